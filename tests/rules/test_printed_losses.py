@@ -93,7 +93,7 @@ def test_evaluations_of_epochs_are_called_by_the_epoch() -> None:
 def test_the_first_line_with_a_nan_is_named_though_another_loss_stays_finite() -> None:
     lines = [f"step {step}: G_loss={'nan' if step > 19 else 2.5} D_loss=0.7" for step in range(40)]
     (finding,) = judged(lines).findings
-    assert finding.summary == "The training loss is NaN (first in line 21 of the log)"
+    assert finding.summary == "G_loss is NaN (first in line 21 of the log)"
     assert [item.line for item in finding.evidence] == [21, 20, None]
     assert finding.evidence[1].text == "last finite loss before it: 2.5"
 
@@ -101,6 +101,45 @@ def test_the_first_line_with_a_nan_is_named_though_another_loss_stays_finite() -
 def test_a_loss_that_is_finite_again_is_forgotten_though_the_other_one_was_finite_all_the_time() -> None:
     lines = [f"step {step}: G_loss={'nan' if step in (5, 6) else 2.5} D_loss=0.7" for step in range(40)]
     assert said(judged(lines)) == []
+
+
+ADVERSARIES = {
+    "G_loss={nan}|D_loss={fine}": "G_loss",
+    "step {step} Generator loss: {nan}|step {step} Discriminator loss: {fine}": "The generator loss",
+    "[0/25][{step}/782]\tLoss_D: {fine}\tLoss_G: {nan}\tD(x): 0.5": "Loss_G",
+    "iter {step} loss_D {fine}|iter {step} loss_G {nan}": "loss_G",
+}
+
+
+@pytest.mark.parametrize("line", ADVERSARIES)
+@pytest.mark.parametrize("first", [20, 0])
+def test_an_adversary_that_is_nan_is_found_in_lines_of_its_own(line: str, first: int) -> None:
+    lines = [
+        part.format(step=step, nan="nan" if step >= first else 2.5, fine=0.7 - step / 100)
+        for step in range(40)
+        for part in line.split("|")
+    ]
+    (finding,) = judged(lines, is_log_alone=True).findings
+    number = next(number for number, each in enumerate(lines, 1) if "nan" in each)
+    assert finding.summary == f"{ADVERSARIES[line]} is NaN (first in line {number} of the log)"
+    assert finding.severity.word == "critical"
+    assert len(finding.evidence) == 2 + bool(first)
+    assert not first or finding.evidence[1].text == "last finite loss before it: 2.5"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["epoch {step} aux_loss nan", "epoch {step} ce_loss 0.5"],  # a term that is never computed
+        ["epoch {step} g_loss {once}", "epoch {step} d_loss 0.5"],  # finite again
+    ],
+)
+def test_a_term_that_is_not_computed_or_finite_again_does_not_make_the_loss_nan(lines: list[str]) -> None:
+    printed = [
+        part.format(step=step, once="nan" if step == 5 else 0.4) for step in range(20) for part in lines
+    ]
+    found = judged(printed, is_log_alone=True).findings
+    assert [finding.severity.word for finding in found] == (["info"] if "aux" in lines[0] else [])
 
 
 FUNCTIONS = {
@@ -195,3 +234,38 @@ def test_a_classifier_that_learns_or_did_not_explode_is_not_said_to_guess(
     epochs: list[tuple[float, float, float]],
 ) -> None:
     assert not [summary for rule, summary in said(judged(_printed(epochs))) if rule == "NUM006"]
+
+
+WITHOUT_ACCURACY = [2.3, 4e10, 2189.0, 3.7, 4.1, 3.2, 3.1]
+
+
+@pytest.mark.parametrize("is_log_alone", [False, True])
+def test_a_loss_that_exploded_and_ends_worse_than_it_began_is_named_without_accuracies(
+    is_log_alone: bool,
+) -> None:
+    lines = [f"step {10 * place} loss {loss}" for place, loss in enumerate(WITHOUT_ACCURACY)]
+    (finding,) = judged(lines, lr=10.0, is_log_alone=is_log_alone).findings
+    assert (finding.rule, finding.severity.word) == ("NUM006", "warning")
+    assert finding.summary == (
+        "The training loss exploded, from 2.3 to 4e+10, and ends at 3.1, worse than it began"
+    )
+    assert finding.fixes[0].changes == {"lr": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("losses", "state"),
+    [
+        ([2.3, 4e10, 2189.0, 3.7, 2.9, 2.4, 1.9], "COMPLETED"),  # it came back
+        ([2.3, 2.1, 4e3, 3.1, 2.2, 2.5, 2.4, 2.6, 2.5], "COMPLETED"),  # it was as low as before once
+        ([0.7, 0.6, 0.5, 80.0, 20.0, 6.0, 1.2, 1.1, 1.0], "COMPLETED"),  # another loss in a second phase
+        ([2.0, 1e5, 4e4, 2e3, 900.0, 620.0, 510.0, 505.0], "COMPLETED"),  # the same, of another size
+        ([2.3, 180.0, 9.0, 4.1, 3.2, 3.1], "COMPLETED"),  # a jump that a bad batch may make
+        (WITHOUT_ACCURACY, "RUNNING"),  # it may still come back
+    ],
+)
+def test_a_loss_that_came_back_or_is_another_one_is_not_said_to_have_exploded(
+    losses: list[float], state: str
+) -> None:
+    lines = [f"step {10 * place} loss {loss}" for place, loss in enumerate(losses)]
+    for is_log_alone in (False, True):
+        assert said(judged(lines, state, is_log_alone=is_log_alone)) == []

@@ -267,3 +267,44 @@ def test_a_line_of_the_log_is_quoted_unchanged_and_cut() -> None:
     assert len(finding.summary) < 400
     assert len(finding.evidence[0].text) <= 400
     assert "\x1b[31m[bold]" in finding.evidence[0].text
+
+
+def _beneath(error: str, below: str) -> list[str]:
+    return [
+        *("start", "Traceback (most recent call last):", '  File "/home/ada/train.py", line 3, in <module>'),
+        *("    loss.backward()", f"RuntimeError: {error}"),
+        *(below.format(n) for n in range(3000)),
+    ]
+
+
+CUDA = "CUDA error: an illegal memory access was encountered"
+
+
+def test_the_only_error_of_a_failed_job_is_its_likely_cause_though_thousands_of_lines_follow() -> None:
+    (finding,) = found(ended("FAILED", *_beneath(CUDA, "worker {}: flushed a shard")))
+    assert (finding.rule, finding.is_primary, finding.confidence) == ("CUD003", True, 0.5)
+    assert finding.summary.endswith(": the only error, but 3,000 lines before the end of the log")
+    assert finding.evidence[0].line == 5
+
+
+@pytest.mark.parametrize(
+    ("state", "lines"),
+    [
+        ("COMPLETED", _beneath(CUDA, "worker {}: flushed a shard")),
+        ("FAILED", _beneath(CUDA, "step {} loss 0.5")),  # the training went on
+        ("FAILED", [*_beneath(CUDA, "a {}"), *_beneath("no such shard", "b {}")]),  # two errors
+        ("CANCELLED", _beneath(CUDA, "worker {}: flushed a shard")),
+    ],
+)
+def test_an_error_that_the_program_survived_or_one_of_several_is_no_cause(
+    state: str, lines: list[str]
+) -> None:
+    assert not [each for each in found(ended(state, *lines)) if each.rule == "CUD003" and each.severity > 1]
+
+
+def test_an_unknown_failure_names_the_only_error_of_its_log_and_does_not_call_it_the_cause() -> None:
+    (finding,) = found(ended("FAILED", *_beneath("no such shard", "worker {}: flushed a shard")))
+    assert finding.rule == "END001"
+    said = "the only error in its log, 3,000 lines before the end: RuntimeError: no such shard"
+    assert finding.summary.endswith(f"; the cause is not recognised; {said}")
+    assert finding.evidence[0].line == 5

@@ -37,6 +37,8 @@ class Signature:
     reads_source: bool = False
     """True: also match the frames and source lines of a traceback. False, for nearly all signatures: match
     only its exception lines."""
+    reads_rows: bool = False
+    """True: also match the rows of a table, as `step=10, loss=2.3` with the names of its header."""
     max_chars: int = MAX_SEARCHED_CHARS
     """A pattern that takes linear time may search more characters of a line."""
 
@@ -63,6 +65,13 @@ class LogHit:
     """The time stamp in the line; None if it has none."""
     block: ErrorBlock | None = None
     """The error block that contains the line."""
+    row: str = ""
+    """For the row of a table its values, with the names of the header; else empty."""
+
+    @property
+    def named(self) -> str:
+        """The line with the names of its values."""
+        return self.row or self.text
 
     @property
     def traceback(self) -> tuple[str, ...]:

@@ -22,8 +22,9 @@ class IllegalMemoryAccess(EndingRule):
         The CUDA context is lost, and the process cannot go on. The traceback shows where the error was
         noticed, not where it happened.
     When it stays silent
-        When a logger reports it only as a warning. The finding is info if the program went on. The NCCL
-        watchdog's report of the same error adds nothing.
+        When a logger reports it only as a warning. The finding is info if the program went on, unless the job
+        failed and its log has no other error: it is then the likely cause, with the number of lines below it.
+        The NCCL watchdog's report of the same error adds nothing.
     What to do
         Run once with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer, to find the kernel. Mostly a custom
         kernel (your own or a library's CUDA or Triton code, flash-attention) has an index out of range, or
@@ -36,6 +37,7 @@ class IllegalMemoryAccess(EndingRule):
     code = "CUD003"
     name = "illegal-memory-access"
     cause = "illegal_memory_access"
+    is_lasting = True
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"A kernel on the GPU accessed invalid memory: {re.sub(r'^.*[:)] +', '', hit.fields['what'])}"

@@ -22,7 +22,8 @@ class DeviceSideAssert(EndingRule):
         The CUDA context is lost, so every later CUDA call fails with the same message. The traceback shows a
         later line than the faulty one.
     When it stays silent
-        When a logger reports it only as a warning. The finding is info if the program went on.
+        When a logger reports it only as a warning. The finding is info if the program went on, unless the job
+        failed and its log has no other error.
     What to do
         Look at labels (0 to classes − 1) and at token ids (below the size of the vocabulary; new tokens need
         `resize_token_embeddings`). Run one batch on the CPU, where the same mistake raises an exception with
@@ -34,6 +35,7 @@ class DeviceSideAssert(EndingRule):
     code = "CUD004"
     name = "device-side-assert"
     cause = "device_side_assert"
+    is_lasting = True
     confidence = 0.95
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -15,11 +15,11 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
 from coach.rules.base import Need, Rule
-from coach.rules.from_logs.aftermath import went_on
+from coach.rules.from_logs.aftermath import lines_below, only_error, went_on
 from coach.rules.from_logs.last_error_block import Block, BlockKind, block_of, last_error_block
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.outcome import exit_status, has_good_end, signal_of
-from coach.rules.from_logs.quoted_evidence import MAX_QUOTE_CHARS
+from coach.rules.from_logs.quoted_evidence import MAX_QUOTE_CHARS, quote
 
 _BAD_STATES = frozenset(
     {"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED"}
@@ -87,11 +87,16 @@ def _of_an_end(snapshot: TargetSnapshot, block: Block | None) -> Hit:
     said = f"; the last error: {_short(block.said)}" if block is not None else ""
     if block is not None and block.kind is BlockKind.TAIL:
         said = f"; its last line: {_short(block.said)}"
+    only = only_error(snapshot) if block is None or block.kind is BlockKind.TAIL else None
+    if only is not None:
+        below = f"{lines_below(only, snapshot):,} lines before the end"
+        said = f"; the only error in its log, {below}: {_short(only.text.strip())}"
     if block is None:
         said = "; no log was found" if not snapshot.log_tails else "; its log is empty"
     return Hit(
         summary=f"{end}{f' with {status}' if status else ''}; the cause is not recognised{said}",
         evidence=(
+            *((quote(only),) if only is not None else ()),
             *_quoted(block),
             *_facts(snapshot, status),
             *(_looked_for(snapshot) if block is None else ()),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate, islice
 
+from coach.model.error_block import ErrorBlock
 from coach.model.judging.outcome import LogSigns
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
@@ -153,6 +154,37 @@ def _lived_long_after(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
     num_told = signs.num_told[until] - signs.num_told[start]
     is_long_ago = (hit.line < tail.first_line and num_told > 0) or num_told > enough
     return is_long_ago and death is None
+
+
+def only_error(snapshot: TargetSnapshot) -> LogHit | None:
+    """The hit of the only error block in the logs of a job that failed; None if there is none or another one,
+    if it was expected, or if losses follow.
+
+    It may have ended the job however many lines follow it: other processes may have printed them.
+    """
+    if snapshot.state != "FAILED":
+        return None
+    hits = [hit for hit in snapshot.log_hits if hit.block is not None]
+    blocks = [hit.block for hit in hits if hit.block is not None]
+    blocks += [block for tail in snapshot.log_tails for block in tail.blocks]
+    if not hits or len(set(map(_place, blocks))) != 1:
+        return None
+    hit, tail = hits[0], tail_of(hits[0], snapshot)
+    if tail is None or not tail.is_counted or losses_after(hit, snapshot):
+        return None
+    is_expected = _says_tried_again(hit.text) or _was_expected(hit, tail, _signs(tail, snapshot))
+    return None if is_expected else hit
+
+
+def lines_below(hit: LogHit, snapshot: TargetSnapshot) -> int:
+    """Number of lines below a hit in its log."""
+    tail = tail_of(hit, snapshot)
+    return max(0, tail.num_lines - hit.line) if tail is not None else 0
+
+
+def _place(block: ErrorBlock) -> tuple[str, int]:
+    """The file and the first line of a block, or of the blocks that led to it."""
+    return block.file, min([block.first_line, *(each.first_line for each in block.chain)])
 
 
 def was_outlived(hit: LogHit, snapshot: TargetSnapshot, num_lines: int = 1) -> bool:

@@ -18,7 +18,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.model.training.run import Refusal
 from coach.rules.base import Need, Rule
-from coach.rules.from_logs.aftermath import went_on
+from coach.rules.from_logs.aftermath import lines_below, only_error, went_on
 from coach.rules.from_logs.library_exceptions import exceptions_of
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
 
@@ -47,6 +47,8 @@ class EndingRule(Rule):
     severity = Severity.CRITICAL
     needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
     confidence: ClassVar[float] = 0.9
+    is_lasting: ClassVar[bool] = False
+    """True if a process cannot go on after the error, even if it catches it."""
 
     @abstractmethod
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
@@ -105,6 +107,11 @@ class EndingRule(Rule):
         if hits and self.can_matter(snapshot):
             yield self._ended(hits, snapshot)
 
+    def _is_suspect(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        """True if a failed job's log has no other error, and no process goes on after this one."""
+        only = only_error(snapshot) if self.is_lasting else None
+        return only is not None and only.block == hit.block
+
     def _refused(
         self, text: str, node: str | None, said: list[LogHit], snapshot: TargetSnapshot, cause: str
     ) -> Hit:
@@ -130,7 +137,10 @@ class EndingRule(Rule):
         ranks = sorted({hit.rank for hit in deadly or hits if hit.rank is not None})
         summary = self.summary(first, snapshot) + (f" ({ranks_text(ranks)})" if ranks else "")
         severity, confidence = self.severity_of(first), self.confidence_of(first)
-        if not deadly:
+        if not deadly and self._is_suspect(first, snapshot):
+            below = f"{lines_below(first, snapshot):,} lines before the end of the log"
+            summary, confidence = f"{summary}: the only error, but {below}", min(confidence, 0.5)
+        elif not deadly:
             summary, confidence = f"{summary}; the program went on", min(confidence, 0.6)
             severity = self.severity_if_it_goes_on(hits, snapshot)
         frame = own_frame(first)

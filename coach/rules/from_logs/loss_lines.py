@@ -35,7 +35,9 @@ _NOT_OTHER = "".join(
 _MAX_NAME = 100
 """Longest name that is tried. The bound keeps the time for a line proportional to its length."""
 
-_ENDING = r"(?:[_/](?:step|epoch|train|total|avg|mean|sum|iter|batch))?(?: value)?(?: \(\w+\))?"
+_ADVERSARY = r"[_/ ](?:[gd](?:_?[ab\d])?|gen(?:erator)?|disc(?:riminator)?)"
+"""`loss_G`, `Loss_D`, `loss_G_A`, `loss_disc`: of the programs that train two adversaries."""
+_ENDING = rf"(?:[_/](?:step|epoch|train|total|avg|mean|sum|iter|batch)|{_ADVERSARY})?(?: value)?(?: \(\w+\))?"
 _KEY = (
     rf"(?<![A-Za-z0-9_/.\-])(?=[\w/.\-]{{0,{_MAX_NAME}}}loss)(?:(?!(?:"
     + "|".join(_OTHER)
@@ -63,8 +65,8 @@ _NEXT_NUMBER = (
     r"[-+]?(?:\d+\.\d|\d+e[-+]?\d|\d+:\d\d|\d+ ?m?s\b|\d+\s*$|(?:nan|inf)\b)"
 )
 _AFTER_NO_NUMBER = (
-    r"(?:\.\d)?(?![\w.\-])(?=\s*+(?:$|[,;|(){}\[\]/'\"\u2502:=]"
-    rf"|[\w./-][\w./ -]{{0,{_MAX_NAME}}}+\s*+[:=]|{_NEXT_NUMBER}))"
+    r"(?:\.\d)?(?![\w.\-])(?=\t|\s*+(?:$|[,;|(){}\[\]/'\"\u2502:=]"
+    rf"|[\w./-][\w./ -]{{0,{_MAX_NAME}}}+(?:\(\w{{1,9}}\))?+\s*+[:=]|{_NEXT_NUMBER}))"
 )
 _AFTER_NUMBER = r"(?![\w.%])"
 NOT_FINITE = _line_with(_NO_NUMBER, _AFTER_NO_NUMBER)
@@ -112,10 +114,16 @@ _OF_THE_WHOLE = frozenset(
 )
 """Words that the name of the total training loss may consist of. With any other word it is a part of that
 loss, or another quantity."""
+WHOLE = ""
+"""The name of the total training loss, however the program calls it."""
+_OF_ADVERSARIES = re.compile(
+    r"(?<![a-z])(?:[gd]|gen(?:erator)?|disc(?:riminator)?)[_/. -]?loss|loss[_/ ]?(?:[gd](?![a-z])|gen|disc)",
+    re.IGNORECASE,
+)
 _LAST_WORD = re.compile(r"([A-Za-z]{1,20}) $")
 LITERALS = ("loss", "Loss", "LOSS")
 
-PROGRESS = Signature("progress", "loss", LITERALS, FINITE, max_chars=MAX_LINE_BYTES)
+PROGRESS = Signature("progress", "loss", LITERALS, FINITE, reads_rows=True, max_chars=MAX_LINE_BYTES)
 """Belongs to no single rule: one search serves all rules that check whether training went on."""
 FUNCTION_PROGRESS = Signature(
     PROGRESS.rule, "function", FUNCTION_LITERALS, _FUNCTION_FINITE, max_chars=MAX_LINE_BYTES
@@ -134,19 +142,65 @@ def is_whole_finite(text: str) -> bool:
     return _names_whole(_EACH_FINITE, text)
 
 
-def finite_value(text: str, key: str) -> str | None:
-    """The number behind this key in the line; None if it has none."""
-    found = (each for each in _EACH_FINITE.finditer(text) if each["key"].casefold() == key.casefold())
+def value_of(text: str, name: str) -> str | None:
+    """The first number of the loss with this name in the line; None if it has none."""
+    found = (each for each in _EACH_FINITE.finditer(text) if _name_or_whole(each, text) == name)
     return next((each["value"] for each in found), None)
 
 
+def not_finite_names(text: str) -> frozenset[str]:
+    """The names of the losses in this line that are NaN or infinite: `g_loss`, `generator loss`, or WHOLE."""
+    return frozenset(_names(_EACH_NOT_FINITE, text))
+
+
+def finite_names(text: str) -> frozenset[str]:
+    """The same for the losses that are finite."""
+    return frozenset(_names(_EACH_FINITE, text))
+
+
+def name_of(hit: LogHit) -> str:
+    """The name of the finite loss of a hit, with the word before it: `d loss` and `g loss` are two losses."""
+    found = (each for each in _EACH_FINITE.finditer(hit.named) if each["key"] == hit.fields["key"])
+    return next((_name(each, hit.named) for each in found), hit.fields["key"].casefold())
+
+
+def label_of(hit: LogHit) -> str:
+    """The loss of a hit that is not finite, as a finding calls it."""
+    found = next(
+        (each for each in _EACH_NOT_FINITE.finditer(hit.named) if each["key"] == hit.fields["key"]), None
+    )
+    name = hit.fields["key"].casefold() if found is None else _name(found, hit.named)
+    if _is_whole(name):
+        return "The training loss"
+    return hit.fields["key"] if name == hit.fields["key"].casefold() else f"The {name}"
+
+
+def is_of_adversaries(name: str) -> bool:
+    """True for the name of a loss in a training of a generator and a discriminator."""
+    return _OF_ADVERSARIES.search(name) is not None
+
+
 def _names_whole(pattern: re.Pattern[str], text: str) -> bool:
-    for found in pattern.finditer(text):
-        before = _LAST_WORD.search(text, max(0, found.start() - 20), found.start())
-        words = re.findall(r"[a-z]+", f"{before[1] if before else ''} {found['key']}".casefold())
-        if _OF_THE_WHOLE.issuperset(words):
-            return True
-    return False
+    return WHOLE in _names(pattern, text)
+
+
+def _names(pattern: re.Pattern[str], text: str) -> Iterable[str]:
+    return (_name_or_whole(found, text) for found in pattern.finditer(text))
+
+
+def _name_or_whole(found: re.Match[str], text: str) -> str:
+    name = _name(found, text)
+    return WHOLE if _is_whole(name) else name
+
+
+def _name(found: re.Match[str], text: str) -> str:
+    """The key of a match, with the word before it."""
+    before = _LAST_WORD.search(text, max(0, found.start() - 20), found.start())
+    return f"{before[1] if before else ''} {found['key']}".casefold().strip()
+
+
+def _is_whole(name: str) -> bool:
+    return _OF_THE_WHOLE.issuperset(re.findall(r"[a-z]+", name))
 
 
 def last_losses(hits: Iterable[LogHit]) -> dict[str, int]:

@@ -18,7 +18,7 @@ from coach.model.judging.finding import Evidence
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.model.training.metrics import NAMES_EVENT
-from coach.rules.from_logs.loss_lines import PROGRESS
+from coach.rules.from_logs.loss_lines import PROGRESS, name_of
 from coach.rules.from_logs.quoted_evidence import quote
 
 _PLAIN_KEY = re.compile(
@@ -85,15 +85,15 @@ def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point,
             ]
         )
         return
-    series: dict[tuple[str, int | None, str], list[LogHit]] = {}
+    series: dict[tuple[str, int | None, str, str], list[LogHit]] = {}
     for hit in snapshot.log_hits:
         if hit.rule == PROGRESS.rule and _PLAIN_KEY.fullmatch(hit.fields["key"]):
-            series.setdefault((hit.file, hit.rank, hit.fields["key"]), []).append(hit)
+            series.setdefault((hit.file, hit.rank, hit.fields["key"], name_of(hit)), []).append(hit)
     for hits in series.values():
         hits.sort(key=lambda hit: hit.line)
         yield _since_last_start(
             [
-                Point(float(hit.fields["value"]), counter_of(hit), hit.time_s, quote(hit), line=hit.text)
+                Point(float(hit.fields["value"]), counter_of(hit), hit.time_s, quote(hit), line=hit.named)
                 for hit in hits
             ]
         )
@@ -113,7 +113,7 @@ def are_adversaries(snapshot: TargetSnapshot) -> bool:
 
 def counter_of(hit: LogHit) -> int | None:
     """The step or epoch of a line; None if it has neither."""
-    found = _COUNTER.search(hit.text)
+    found = _COUNTER.search(hit.named)
     return int(found[1]) if found else None
 
 

@@ -52,11 +52,11 @@ class LossNotFinite(Rule):
         ended. In a log: a NaN or infinity behind the key of a training loss (`loss: nan`, `'loss': nan`,
         `train_loss=nan`, `loss nan (nan)`) or, in a log without a finite `loss`, of a loss function (`mse`,
         `bce`, `nll`, `xent`, `elbo`, `CE`, `cross entropy`; `train_mae`, `train_rmse`, `train_objective`);
-        YOLO's and darknet's tables of losses, and the messages of trainers that stop because of it ("Loss is
-        nan, stopping training", anomaly detection's "returned nan values"). In the output of transformers'
-        Trainer: a loss of exactly 0 beside a `grad_norm` of NaN; without norms, `zeros` losses of exactly 0
-        up to the end, right after a loss far from 0. The Trainer omits NaN from the mean that it prints, so 0
-        can hide it.
+        rows of a table whose header names a loss; YOLO's and darknet's tables, and the messages of trainers
+        that stop because of it ("Loss is nan, stopping training", anomaly detection's "returned nan values").
+        In the output of transformers' Trainer: a loss of exactly 0 beside a `grad_norm` of NaN; without
+        norms, `zeros` losses of exactly 0 up to the end, right after a loss far from 0. The Trainer omits NaN
+        from the mean that it prints, so 0 can hide it.
     Why it matters
         Once a parameter is NaN, every later step is NaN. The run goes on to its end for nothing, and its
         later checkpoints are worthless.
@@ -65,8 +65,9 @@ class LossNotFinite(Rule):
         metric without a value is NaN too. On a grad_norm that is not finite beside a finite loss: fp16
         produces it while its loss scale settles. On values that are no training loss, or have no value yet:
         `val_loss`, `best_loss`, accuracies. On a single step with a finite loss after it. On a loss that fell
-        to 0 step by step, or is 0 with finite gradients. The finding is info if a longer series recovered, or
-        if only a part of the loss (`aux_loss`, `kl loss`) is not finite beside a finite `loss`.
+        to 0 step by step, or is 0 with finite gradients. The finding is info if a longer series recovered, if
+        only a part of the loss (`aux_loss`, `kl loss`) is not finite beside a finite `loss`, or if a term was
+        never finite. Each loss counts by its own name: a finite `D_loss` does not hide `G_loss=nan`.
     What to do
         If the gradient norm grew before: lower the learning rate, warm it up, clip gradients, use bf16
         instead of fp16. If it was ordinary until then: look at the batch of that step, and at divisions,
@@ -107,7 +108,14 @@ class LossNotFinite(Rule):
         ),
     )
     signatures = (
-        Signature("NUM001", "not_finite", losslines.LITERALS, losslines.NOT_FINITE, max_chars=MAX_LINE_BYTES),
+        Signature(
+            "NUM001",
+            "not_finite",
+            losslines.LITERALS,
+            losslines.NOT_FINITE,
+            reads_rows=True,
+            max_chars=MAX_LINE_BYTES,
+        ),
         Signature(
             "NUM001",
             "function_not_finite",
@@ -194,9 +202,11 @@ class LossNotFinite(Rule):
         stopped = hits_of(snapshot, self.code, "stopped", "gave_up")
         not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]
         finite = [hit for hit in hits_of(snapshot, *_FINITE) if _is_training(hit)]
-        lasting = _lasting(not_finite, finite)
+        beside, terms = _lasting_beside_others(not_finite, finite, int(self.values["consecutive"]))
+        lasting = _in_order(*_lasting(not_finite, finite), *beside)
         parts = [hit for hit in lasting if _is_of_a_part(hit, finite)]
         lasting = [hit for hit in lasting if hit not in parts]
+        parts = _in_order(*parts, *terms)
         confidence, hits = 0.95, [*not_finite[:1], *stopped] if stopped else []
         if not stopped:
             confidence, hits = self._of_numbers(snapshot, lasting, has_finite=bool(finite))
@@ -308,7 +318,8 @@ def _what(first: LogHit, value: str) -> str:
         return "Loss 0.0 hides NaN: it fell to exactly 0 at once, and the Trainer prints 0 for a loss of NaN"
     if first.signature == "function_not_finite":
         return f"The loss {first.fields['key']} is {_spell_text(value)}"
-    return f"The training loss is {_spell_text(value)}"
+    label = losslines.label_of(first) if first.signature == "not_finite" else "The training loss"
+    return f"{label} is {_spell_text(value)}"
 
 
 def _is_finite(step: Step) -> bool:
@@ -350,13 +361,12 @@ def _log_evidence(
         frame = own_frame(stopped[0])
         if frame is not None:
             yield frame
-    before = [hit for hit in finite if hit.file == first.file and hit.line < first.line]
-    key = first.fields.get("key", "loss")
-    value = losslines.finite_value(before[-1].text, key) if before else None
-    if before and before[-1].fields["key"].casefold() == key.casefold():
-        value = before[-1].fields["value"]
+    name = next(iter(losslines.not_finite_names(first.named)), losslines.WHOLE)
+    before = (hit for hit in reversed(finite) if hit.file == first.file and hit.line < first.line)
+    found = ((losslines.value_of(hit.named, name), hit.line) for hit in before)
+    value, line = next((each for each in found if each[0] is not None), (None, None))
     if value is not None:
-        yield Evidence(f"last finite loss before it: {value}", first.file, before[-1].line)
+        yield Evidence(f"last finite loss before it: {value}", first.file, line)
     if num_lasting > 1:
         yield Evidence(
             "values in a row that are not finite, at least", value=float(num_lasting), unit="values"
@@ -395,6 +405,37 @@ def _lasting(not_finite: Sequence[LogHit], finite: Sequence[LogHit]) -> list[Log
     ]
 
 
+def _lasting_beside_others(
+    not_finite: Sequence[LogHit], finite: Sequence[LogHit], consecutive: int
+) -> tuple[list[LogHit], list[LogHit]]:
+    """The hits of losses that are never finite again, beside other losses that are: `G_loss=nan` and
+    `D_loss=0.7` in lines of their own; and those that may be terms which the program never computes.
+
+    A loss that was finite before, or that has the name of an adversary's, is no such term.
+    """
+    last: dict[tuple[str, int | None, str], int] = {}
+    for hit in finite:
+        for name in losslines.finite_names(hit.named):
+            last[hit.file, hit.rank, name] = max(hit.line, last.get((hit.file, hit.rank, name), 0))
+    series: dict[tuple[str, int | None, str], list[LogHit]] = {}
+    for hit in not_finite:
+        for name in losslines.not_finite_names(hit.named):
+            if hit.line > last.get((hit.file, hit.rank, name), 0):
+                series.setdefault((hit.file, hit.rank, name), []).append(hit)
+    lost: list[LogHit] = []
+    terms: list[LogHit] = []
+    for key, hits in series.items():
+        if len(hits) >= consecutive:
+            (lost if key in last or losslines.is_of_adversaries(key[2]) else terms).extend(hits)
+    return lost, terms
+
+
+def _in_order(*hits: LogHit) -> list[LogHit]:
+    """The hits by line, each once."""
+    each_once = {id(hit): hit for hit in hits}.values()
+    return sorted(each_once, key=lambda hit: (hit.file, hit.line))
+
+
 def _follows(finite: LogHit, hit: LogHit) -> bool:
     """True if `finite` stands below `hit` in the same log and is of the same rank."""
     return finite.file == hit.file and finite.rank == hit.rank and finite.line > hit.line
@@ -402,8 +443,8 @@ def _follows(finite: LogHit, hit: LogHit) -> bool:
 
 def _is_of_a_part(hit: LogHit, finite: Sequence[LogHit]) -> bool:
     """True if the NaN belongs to another series, and the total loss is finite beside or after it."""
-    return not losslines.is_whole_not_finite(hit.text) and any(
-        (_follows(other, hit) or other.line == hit.line) and losslines.is_whole_finite(other.text)
+    return not losslines.is_whole_not_finite(hit.named) and any(
+        (_follows(other, hit) or other.line == hit.line) and losslines.is_whole_finite(other.named)
         for other in finite
     )
 
@@ -422,7 +463,7 @@ def _other_series(hit: LogHit) -> Hit:
 
 def _is_training(hit: LogHit) -> bool:
     """False for a line about validation, where NaN may only mean "no value yet"."""
-    before = hit.text[: hit.text.casefold().rfind(hit.fields["value"].casefold())]
+    before = hit.named[: hit.named.casefold().rfind(hit.fields["value"].casefold())]
     return not re.search(
         r"\b(?:val(?:id(?:ation)?)?|eval(?:uation|uating)?|test(?:ing)?)\b", before, re.IGNORECASE
     ) or bool(re.search(r"\btrain", before, re.IGNORECASE))

@@ -11,6 +11,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
+from coach.rules.advice.launched_with import float_parameter
 from coach.rules.advice.remedies import lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
@@ -51,10 +52,11 @@ class LossDivergence(Rule):
     Why it matters
         Such a run seldom recovers: its progress is gone, and the hours since the jump are lost.
     When it stays silent
-        On single spikes and on noise (the highest earlier value counts). On restarts of a learning rate
-        schedule, which lose little of the progress. If the steps restart (another run or fold in the same
-        log). On reinforcement and adversarial training, recognized by its words. A loss that is not finite is
-        NUM001.
+        On single spikes and on noise (the highest earlier value counts), however high, once the loss was as
+        low again as before. On restarts of a learning rate schedule, which lose little of the progress. If
+        the steps restart (another run or fold in the same log). On a phase with another loss, whose values
+        are of another size. On reinforcement and adversarial training, recognized by its words. A loss that
+        is not finite is NUM001.
     What to do
         Resume from a checkpoint before the jump, with a lower learning rate (a third is usual), longer
         warm-up or gradient clipping at 1.0. If the jump comes back at the same place, skip the batches around
@@ -79,6 +81,7 @@ class LossDivergence(Rule):
         Threshold("max_rate", 1, "of learning", "Prodigy and D-Adaptation want 1; nothing wants more"),
         Threshold("no_guess", 20, "of the loss", "guessing among a million words is 14"),
         Threshold("exploded", 100, "times the newest", "no classifier falls by that without learning"),
+        Threshold("worse", 1.2, "times the highest before", "a loss that is learned comes back below it"),
         Threshold("exploded_divisor", 10, "times", "far too high a rate, as where the loss becomes NaN"),
         Threshold(
             "steep", 10, "times the highest before", "in the first steps, where no noise is of that size"
@@ -114,7 +117,12 @@ class LossDivergence(Rule):
             rise = self._rise(losses)
             if rise is None and not points[0].line:  # a log may hold several losses
                 rise = self._early_rise(losses)
-            if rise is None or are_adversaries(snapshot):
+            if are_adversaries(snapshot):
+                continue
+            if rise is None:
+                if (peak := self._peak(losses, is_running=snapshot.state == "RUNNING")) is not None:
+                    yield self._hit_of_peak(points, peak, snapshot.run)
+                    return
                 continue
             first = points[rise.start]
             if first.counter is not None or not _starts_anew(losses, rise):
@@ -150,13 +158,56 @@ class LossDivergence(Rule):
                 Evidence("loss of a guess with the best accuracy", value=round(guessing, 3)),
             ),
             confidence=0.85,
-            fixes=tuple(
-                lower_learning_rate(
-                    snapshot.run, self.values["exploded_divisor"], self.values["warmup_steps"]
-                )
-            ),
+            fixes=tuple(self._fixes_of_explosion(snapshot.run)),
             since_s=where.time_s,
         )
+
+    def _peak(self, losses: Sequence[float], is_running: bool) -> int | None:
+        """The index of an explosion after which the loss fell to the size that it had before, and no further.
+
+        A loss of another size after it would be another loss: another phase, or another term. A training that
+        is running may still come back.
+        """
+        consecutive = int(self.values["consecutive"])
+        newest = losses[-consecutive:]
+        peak = max(range(len(losses)), key=losses.__getitem__, default=0)
+        start = next(
+            (
+                place
+                for place in range(1, peak + 1)
+                if losses[place] >= self.values["exploded"] * max(losses[:place])
+            ),
+            None,
+        )
+        num_since = len(losses) - 1 - peak
+        if start is None or num_since < (_FEWEST_AFTER if is_running else consecutive):
+            return None
+        before = max(losses[:start])
+        is_back = losses[peak] >= self.values["exploded"] * max(newest)
+        is_same_size = max(newest) <= self.values["steep"] * before
+        is_worse = min(newest) >= self.values["worse"] * before and min(losses[start:]) >= before
+        return peak if is_back and is_same_size and is_worse else None
+
+    def _hit_of_peak(self, points: Sequence[Point], peak: int, run: Run | None) -> Hit:
+        highest, newest = points[peak], points[-1]
+        return Hit(
+            summary=(
+                f"The training loss exploded, from {points[0].loss:.4g} to {highest.loss:.4g}, and ends at "
+                f"{newest.loss:.4g}, worse than it began"
+            ),
+            evidence=(points[0].evidence, highest.evidence, newest.evidence),
+            confidence=0.8,
+            fixes=tuple(self._fixes_of_explosion(run)),
+            since_s=highest.time_s,
+        )
+
+    def _fixes_of_explosion(self, run: Run | None) -> Iterable[Fix]:
+        if float_parameter(run, "lr") is None:
+            yield Fix(
+                "Divide the learning rate by ten, warm it up, and clip gradients at 1.0",
+                changes_learning=True,
+            )
+        yield from lower_learning_rate(run, self.values["exploded_divisor"], self.values["warmup_steps"])
 
     def _hit(self, rise: _Rise, evidence: Evidence, time_s: float | None, run: Run | None) -> Hit:
         return Hit(

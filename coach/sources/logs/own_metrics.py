@@ -133,7 +133,7 @@ class ProgramMetricsSource:
         try:
             steps, events = self._printed.read()
             payload, is_caught_up = (
-                MetricsChunk(self._target, tuple(steps), tuple(events)),
+                MetricsChunk(self._target, tuple(steps), tuple(events), self._printed.is_restart),
                 self._printed.is_caught_up,
             )
         except OSError as problem:

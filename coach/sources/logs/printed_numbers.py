@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
+from itertools import islice
 
 from coach.sources.logs.line_text import parse_time_s
 from coach.sources.metrics.quantities import LINE_KEY, Quantity, quantity_of
@@ -21,7 +22,7 @@ MAX_CHARS = 2048
 _MAX_NUMBERS = 40
 
 _NUMBER = re.compile(
-    r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?(?![\w.%])"
+    r"(?<![\w.@])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?(?![\w.%])"
     r"|(?<![\w.])[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?![\w.])"
 )
 _PERCENT = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,9})?) ?%")
@@ -32,7 +33,9 @@ _MAX_WORDS = 4
 _PARTS = re.compile(r"[|,;()\[\]{}]")
 """A name never extends across one of these."""
 _AFTER_NAME = " \t\"'([:=|"
-_STEP_WORDS = frozenset({"step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "it"})
+_STEP_WORDS = frozenset(
+    {"step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "it", "num_updates"}
+)
 _EPOCH_WORDS = frozenset({"epoch", "epochs", "ep"})
 _BAR = re.compile(r"(?:\||^)\s{0,9}(?P<n>\d{1,9})/(?P<total>\d{1,9}) (?:\[(?:[\d:]{4,11}<|[=>.])|[━╸])")
 """The bars of tqdm (`100%|███| 50/50 [00:03<00:00`) and Keras (`391/391 [====]`)."""
@@ -45,13 +48,47 @@ _IN_EPOCH = re.compile(
 _EPOCH_IN_BRACKETS = re.compile(r"\bepoch(?:\(train\))? ?\[(\d{1,9})\]", re.IGNORECASE)
 _OF_EPOCHS = re.compile(r"\bepochs?[:\s]{0,3}$", re.IGNORECASE)
 """The description of a bar whose steps are epochs."""
+_PART = re.compile(r"(?<![\w/.-])([A-Za-z]{1,30}) [Ll](?:oss|OSS)(?![\w/.-])")
+"""`Generator loss`: a loss with a word before it that may tell it from another one."""
+_OF_THE_WHOLE = frozenset(
+    (
+        *(
+            "train",
+            "training",
+            "total",
+            "overall",
+            "lm",
+            "sum",
+            "avg",
+            "average",
+            "mean",
+            "running",
+            "current",
+        ),
+        *("smoothed", "step", "iter", "iteration", "batch", "epoch", "final", "initial", "the", "model"),
+        *("nan", "inf", "s", "ms", "sec", "val", "valid", "validation", "eval", "test", "dev"),
+    )
+)
+"""Words before `loss` that make it no other loss; those of evaluations are known to `quantities.py`."""
 _NO_TRAINING = re.compile(r"\b(?:val|valid|validat\w*|eval\w*|test|testing)\b", re.IGNORECASE)
+_HEAD_OF_EVALUATION = re.compile(
+    r"\b(?:val|valid|validat\w{1,4}|eval\w{0,7}|test(?:ing)?)(?:[ _](?:set|epoch|step|batch|iter))?"
+    r"\s{0,3}(?:[:|\[\](]|\d|\)\s{0,3}\[)",
+    re.IGNORECASE,
+)
+"""`Test: [0/20] … Loss 6.9`, `Test set: Average loss: 0.05`, `| valid | epoch 001 | … loss 2.0`, `Epoch(val)
+[1]`: the line is about an evaluation, although its loss is not called so."""
+_BATCH = re.compile(r"\[\s{0,9}(?P<n>\d{1,9})/\s{0,9}(?P<total>\d{1,9})\]")
+_OF = re.compile(r"/(\d{1,18})(?![\w.])")
+"""The whole of a share: `Accuracy: 9800/10000`."""
 _FUNCTION = re.compile(
     r"(?<![A-Za-z0-9])(?:mse|bce|nll|xent|cross[_ -]?entropy|ce)(?![A-Za-z0-9])"
     r"|(?<=train[_ /.-])(?:rmse|mae|objective)(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
 """Losses by the name of their function. All fall as a training succeeds."""
+ANEW = "is_anew"
+"""Key of the record at which a log's plain loss takes the place of a part that was read until then."""
 _COUNTERS = frozenset({"step", "epoch", "position"})
 LOSS_WORDS = re.compile(rb"loss|Loss|LOSS")
 FUNCTION_WORDS = re.compile(
@@ -77,28 +114,24 @@ _TIME_BESIDE = re.compile(rf"(?<![\w/.-])(?:(?:step|batch|iter)[_ ])?[Tt]ime{_SE
 ImageNet example, `Time: 0.41s … Data: 0.01` of timm: the wait for data, and the whole step beside it."""
 
 
-def record_of_line(text: str) -> Mapping[str, float] | None:
+def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | None:
     """Name → number of one line, with `step`, `epoch`, `time_s`, `step_time_s` and `data_time_s` if the
     line has them; None for a line without a loss. A line that counts within an epoch has `position` and
     `length`, that of a progress bar also `is_bar`.
 
-    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts.
+    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts. `Generator loss` counts only if
+    `generator` is the `part`.
     """
     text = text[:MAX_CHARS]
     if "loss" not in text and "Loss" not in text and "LOSS" not in text:
         return None
-    record: dict[str, float] = {}
-    for count, found in enumerate(_NUMBER.finditer(text)):
-        if count == _MAX_NUMBERS:
-            break
-        name = _name_before(text, found.start())
-        if name is not None:
-            record.setdefault(name, float(found[0].replace(",", "")))
-    _add_accuracies(record, text)
-    quantities = [quantity_of(name) for name in record]
-    if not any(each is not None and each.field == "loss" for each in quantities):
-        return None
-    if not _add_position(record, text):
+    record = _named_numbers(text, part)
+    if _is_about_evaluation(text):
+        record = {_evaluated(name): value for name, value in record.items()}
+        is_read = _BAR.search(text) is None and not _is_batch(text)
+    else:
+        is_read = _has_loss(record) and _add_position(record, text)
+    if not is_read or not _has_loss(record):
         return None
     time_s = parse_time_s(text)
     if time_s is not None:
@@ -107,7 +140,47 @@ def record_of_line(text: str) -> Mapping[str, float] | None:
     return record
 
 
-def _name_before(text: str, place: int) -> str | None:
+def _named_numbers(text: str, part: str | None) -> dict[str, float]:
+    record: dict[str, float] = {}
+    for found in islice(_NUMBER.finditer(text), _MAX_NUMBERS):
+        name = _name_before(text, found.start(), part)
+        if name is not None:
+            record.setdefault(name, _value_of(name, found))
+    _add_accuracies(record, text)
+    return record
+
+
+def _has_loss(record: Mapping[str, float]) -> bool:
+    """True if a loss is among the names, of the training or of an evaluation."""
+    return any(quantity.field == "loss" for quantity in _known(record))
+
+
+def _value_of(name: str, found: re.Match[str]) -> float:
+    """The number; of an accuracy such as `9800/10000` the share."""
+    value, quantity = float(found[0].replace(",", "")), quantity_of(name)
+    of = _OF.match(found.string, found.end()) if quantity and quantity.field == "accuracy" else None
+    return value / float(of[1]) if of is not None and value <= float(of[1]) > 0 else value
+
+
+def _is_about_evaluation(text: str) -> bool:
+    """True if words about an evaluation, and none about training, stand before the first loss of a line."""
+    head = text[: text.casefold().find("loss")]
+    return _HEAD_OF_EVALUATION.search(head) is not None and "train" not in head.casefold()
+
+
+def _is_batch(text: str) -> bool:
+    """True if the line is about one batch of an evaluation, whose loss is not that of the evaluation."""
+    found = _BATCH.search(text)
+    return found is not None and int(found["n"]) < int(found["total"])
+
+
+def _evaluated(name: str) -> str:
+    """The name of a loss or an accuracy as that of an evaluation."""
+    quantity = quantity_of(name)
+    return f"val {name}" if quantity is not None and quantity.field in ("loss", "accuracy") else name
+
+
+def _name_before(text: str, place: int, part: str | None = None) -> str | None:
     """The name of the number at `place`: `step`, `epoch`, or the name of a known quantity; else None."""
     before = text[max(0, place - _NAME_CHARS) : place].rstrip(_AFTER_NAME).removesuffix("tensor")
     words = _PARTS.split(before.rstrip(_AFTER_NAME))[-1].replace('"', "").replace("'", "").split()
@@ -121,9 +194,17 @@ def _name_before(text: str, place: int) -> str | None:
             return "step"
         if plain in _EPOCH_WORDS:
             return "epoch"
+        if plain == "loss" and _is_other_loss(words[start - 1] if start else "", part):
+            return None
         if quantity_of(name) is not None:
             return plain
     return None
+
+
+def _is_other_loss(word: str, part: str | None) -> bool:
+    """True if the word before `loss` makes it a loss that is not read."""
+    plain = word.casefold()
+    return word.isalpha() and plain not in _OF_THE_WHOLE and plain != part
 
 
 def _add_position(record: dict[str, float], text: str) -> bool:
@@ -209,6 +290,8 @@ class LineNumbers:
         self.has_plain_loss = False
         """True once a line has named a training loss; from then on no function counts as one."""
         self._function: str | None = None
+        self._part: str | None = None
+        """The word before the only loss that is read of a log without a plain one."""
         self._num_losses = 0
         self._step = _StepCount()
         self._last_epoch: int | None = None
@@ -225,8 +308,12 @@ class LineNumbers:
     def _record_of(self, line: str) -> Mapping[str, float] | None:
         record = record_of_line(line)
         if record is not None or self.has_plain_loss:
-            self.has_plain_loss = self.has_plain_loss or any(map(_is_training_loss, record or ()))
-            return record
+            is_first = not self.has_plain_loss and any(map(_is_training_loss, record or ()))
+            self.has_plain_loss = self.has_plain_loss or is_first
+            return {**(record or {}), ANEW: 1.0} if is_first and self._part is not None else record
+        if (word := _PART.search(line[:MAX_CHARS])) is not None and self._function is None:
+            self._part = self._part or word[1].casefold()
+            return record_of_line(line, self._part)
         found = record_by_function(line, self._function)
         if found is None:
             return None
@@ -303,6 +390,11 @@ class _StepCount:
         if length and before + number > self._last_step:
             return before
         return self._last_step + (not number)
+
+
+def training_loss_of(record: Mapping[str, float]) -> str | None:
+    """The name of the first training loss of a record; None if it has none."""
+    return next(filter(_is_training_loss, record), None)
 
 
 def _is_training_loss(name: str) -> bool:

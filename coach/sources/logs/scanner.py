@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from coach.model.error_block import ErrorBlock
 from coach.model.training.log import FIRST_LINE, MARK, MAX_LINE_BYTES, LogHit, LogTail, Signature
+from coach.sources.logs.columns import HEADER, Columns
 from coach.sources.logs.decoding import Order, as_utf8, is_no_text, join_pieces, without_holes
 from coach.sources.logs.error_blocks import CONTEXT_BYTES, ErrorBlocks, Line, LogText, OpenBlock
 from coach.sources.logs.error_reader import ErrorReader
@@ -46,6 +47,11 @@ _PASSING_HITS = 5
 """While more of the file is waiting, only the last 5 hits of a block are kept; loss values are always
 kept."""
 
+_HEADER = Signature("", "header of a table", ("loss", "Loss", "LOSS"), HEADER)
+_NO_NUMBER = re.compile(rb"(?i)\b(?:nan|inf)")
+_MANY_ROWS = 4 * MAX_LAST_HITS
+"""Of a piece with more lines of a table, only the last ones are read, and those that hold a NaN."""
+
 MAX_TAIL_BLOCKS = 12
 """Number of error blocks that are kept with the end of a log."""
 
@@ -70,7 +76,12 @@ class LogScanner:
 
     def __init__(self, signatures: Sequence[Signature], file: str = "", num_lines_before: int = 0) -> None:
         self._file = file
-        self._signatures = tuple(signatures)
+        self._of_rows = [index for index, each in enumerate(signatures) if each.reads_rows]
+        self._signatures = (*signatures, *([_HEADER] if self._of_rows else []))
+        self._columns = Columns()
+        self._num_rows = 0
+        self._headers: list[int] = []
+        """Offsets in the block that is scanned."""
         self._first_lines = FirstLines()
         self._patterns: dict[int, re.Pattern[str]] = {}
         self._filter = LineFilter(self._signatures)
@@ -211,7 +222,9 @@ class LogScanner:
         data, start = self._context + block, len(self._context)
         text = self._text_of(data, start)
         hits = self._close_blocks(text, start) if self._open else []
+        self._headers = []
         hits += [hit for _, hit in self._scan(text, block) if hit is not None]
+        hits += self._rows(text, block)
         hits += self._started_again(text, block)
         self._flushed = set()
         self._num_newlines = text.number_at(len(data)) - 1
@@ -254,6 +267,9 @@ class LogScanner:
         blocks = ErrorBlocks(text, self._file)
         for place, index, match in first.values():
             signature, line = self._signatures[index], lines[place]
+            if signature is _HEADER:
+                self._headers.append(place)
+                continue
             number = text.number_at(start + place)
             around = blocks.around(start + place, Line(number, line.rank, line.words))
             if not signature.reads_source and around.shows_program:
@@ -268,6 +284,46 @@ class LogScanner:
             else:
                 self._wait(hit, around.reader, blocks.chain_of(around.head))
                 yield index, None
+
+    def _rows(self, text: LogText, block: bytes) -> Iterator[LogHit]:
+        """The hits of the rows below the header of a table."""
+        if not self._columns.is_open and not self._headers:
+            return
+        start = len(text.data) - len(block)
+        for place, data in self._lines_of_table(block):
+            line = self._line_of(data)
+            row = self._columns.read(line.words)
+            if row is None:
+                continue
+            self._num_rows += 1
+            for index in self._of_rows:
+                signature = self._signatures[index]
+                found = search(signature, self._pattern(index), row)
+                if found is not None:
+                    number, time_s = text.number_at(start + place), parse_time_s(line.raw)
+                    yield LogHit(
+                        *(signature.rule, signature.name, self._file, number, line.text),
+                        *(found.groupdict(), line.rank, time_s),
+                        row=row,
+                    )
+
+    def _lines_of_table(self, block: bytes) -> Iterator[tuple[int, bytes]]:
+        """(offset, line) from the open table's rows, or the first header, to the end of the block."""
+        place = 0 if self._columns.is_open else self._headers[0]
+        lines: list[tuple[int, bytes]] = []
+        while place < len(block):
+            end = end_of_line(block, place)
+            lines.append((place, block[place:end]))
+            place = end + 1
+        few = max(0, MAX_FIRST_HITS - self._num_rows)
+        if len(lines) <= few + _MANY_ROWS:
+            yield from lines
+            return
+        headers = frozenset(self._headers)
+        for count, (place, data) in enumerate(lines, 1):
+            is_wanted = count <= few or count > len(lines) - _MANY_ROWS or place in headers
+            if is_wanted or _NO_NUMBER.search(data):
+                yield place, data
 
     def _started_again(self, text: LogText, block: bytes) -> Iterator[LogHit]:
         """A mark for each line that repeats one of the log's first lines."""

@@ -24,6 +24,10 @@ _FIELDS = {
     ("lm", "loss"): "loss",
     ("total", "loss"): "loss",
     ("loss", "total"): "loss",
+    ("reduced", "loss"): "loss",  # NeMo
+    ("avr", "loss"): "loss",  # kohya
+    ("logloss",): "loss",  # XGBoost
+    ("mlogloss",): "loss",
     ("accuracy",): "accuracy",
     ("acc",): "accuracy",
     ("lr",): "lr",

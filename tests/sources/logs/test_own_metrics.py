@@ -62,6 +62,18 @@ def test_of_two_streams_with_a_loss_the_first_is_followed_as_it_grows() -> None:
     assert (first, losses(source)) == ([(1, 1.0)], [(2, 0.5)])
 
 
+def test_a_part_of_the_loss_is_forgotten_once_the_whole_loss_is_printed() -> None:
+    io = io_at()
+    source = source_of(io, own_run())
+    io.write("/runs/x/stdout.log", b"step 1 kl loss 7\n")
+    assert losses(source) == [(1, 7.0)]
+    io.append("/runs/x/stdout.log", b"step 2 kl loss 6\nstep 2 total loss 3\n")
+    (reading,) = source.poll()
+    assert isinstance(reading.payload, MetricsChunk)
+    assert reading.payload.is_restart
+    assert [(step.step, step.loss) for step in reading.payload.steps] == [(2, 3.0)]
+
+
 def test_the_output_of_coachs_trainers_is_not_read_in_addition_to_their_metrics() -> None:
     io = io_at()
     source = source_of(io, {"run_id": "x", "launch": {"recipe": "ddp"}})

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from coach.sources.logs.printed_numbers import LineNumbers, record_of_line
+from coach.sources.logs.printed_numbers import ANEW, LineNumbers, record_of_line
 from coach.sources.metrics.quantities import Course
 
 LINES = {
@@ -156,3 +156,23 @@ def test_a_line_s_own_time_is_the_time_of_its_numbers() -> None:
     assert later is not None
     assert later["time_s"] - first["time_s"] == 120
     assert "time_s" not in (record_of_line("step 3 loss 1.0") or {"time_s": 0})
+
+
+def test_two_losses_with_a_word_before_them_are_not_mixed_into_one_curve() -> None:
+    lines = [f"step {step} {who} loss: {value}" for step in range(3) for who, value in (("D", 7), ("G", 2))]
+    records = LineNumbers().records(lines)
+    assert [record["loss"] for record in records if record is not None] == [7, 7, 7]
+
+
+def test_a_plain_loss_takes_the_place_of_the_part_that_was_read_first() -> None:
+    lines = [
+        f"step {step} {who} loss {value}" for step in range(2) for who, value in (("kl", 7), ("total", 2))
+    ]
+    first, *others = LineNumbers().records(lines)
+    assert first["loss"] == 7
+    assert [(record["total loss"], ANEW in record) for record in others] == [(2, True), (2, False)]
+
+
+def test_the_only_loss_of_a_log_is_read_whatever_stands_before_it() -> None:
+    records = LineNumbers().records(["step 1 ctc loss 0.5", "step 2 ctc loss 0.4"])
+    assert [(record["step"], record["loss"]) for record in records] == [(1, 0.5), (2, 0.4)]
