@@ -166,7 +166,8 @@ class LossDivergence(Rule):
         """The index of an explosion after which the loss fell to the size that it had before, and no further.
 
         A loss of another size after it would be another loss: another phase, or another term. A training that
-        is running may still come back.
+        is running may still come back, so its loss must have stopped falling: none of the newer half of the
+        values since the peak is the lowest.
         """
         consecutive = int(self.values["consecutive"])
         newest = losses[-consecutive:]
@@ -181,6 +182,9 @@ class LossDivergence(Rule):
         )
         num_since = len(losses) - 1 - peak
         if start is None or num_since < (_FEWEST_AFTER if is_running else consecutive):
+            return None
+        since = losses[peak + 1 :]
+        if is_running and since.index(min(since)) >= num_since // 2:
             return None
         before = max(losses[:start])
         is_back = losses[peak] >= self.values["exploded"] * max(newest)
