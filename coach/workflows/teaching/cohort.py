@@ -30,7 +30,7 @@ def read_cohort(
     expected = {name: uid_of(name) for name in names} if has_names else None
     people = people_of(found.summaries, users, expected)
     left_out = {None if uid is None else user_of(uid): count for uid, count in found.left_out.items()}
-    return Cohort(str(shared), people, found.problems, left_out)
+    return Cohort(str(shared), people, found.problems, left_out, found.tickets)
 
 
 def _shared_place(settings: Settings) -> Path:
