@@ -8,6 +8,7 @@ hangs: a caller that must not wait uses `share_in_time`.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -66,7 +67,10 @@ def share(
                 # Others may still have to solve the same drill, so the summary only reports if it was solved.
                 summary["is_judged"] = is_judged and summary["drill"] is None
                 summary["finding"] = before.get("finding") if summary["is_judged"] else None
-                _write(folder, name, json.dumps(summary).encode("ascii") + b"\n")
+                data = json.dumps(summary).encode("ascii") + b"\n"
+                if len(data) > runs.MAX_SUMMARY_BYTES:
+                    return f"{name}: a summary has {runs.MAX_SUMMARY_BYTES} bytes at most"
+                _write(folder, name, data)
             finally:
                 os.close(folder)
     except OSError as error:
@@ -90,6 +94,21 @@ def share_in_time(
     thread.start()
     thread.join(patience_s)
     return problems[0] if problems else f"no answer within {patience_s:.0f} s"
+
+
+def share_ticket(directory: str, run_id: str, data: bytes) -> str:
+    """Put the ticket of a run into the directory, for everybody to read; it replaces an earlier one. Returns
+    the file's path. Raises OSError."""
+    folder = os.open(directory, _FOLDER)
+    try:
+        problem = why_unsafe(os.fstat(folder))
+        if problem:
+            raise OSError(errno.EPERM, problem)
+        name = f"{os.geteuid()}-{run_id}.ticket.md"
+        _write(folder, name, data)
+    finally:
+        os.close(folder)
+    return f"{directory}/{name}"
 
 
 def withdraw(paths: runs.RunPaths) -> None:
@@ -237,8 +256,6 @@ def _own(folder: int, name: str) -> Dict[str, Any]:
 
 
 def _write(folder: int, name: str, data: bytes) -> None:
-    if len(data) > runs.MAX_SUMMARY_BYTES:
-        raise ValueError(f"{name}: a summary has {runs.MAX_SUMMARY_BYTES} bytes at most")
     temporary = f".{name}.{secrets.token_hex(8)}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:

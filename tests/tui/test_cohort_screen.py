@@ -34,7 +34,7 @@ async def test_forty_people_are_scrolled_through_in_a_small_terminal() -> None:
         await driver.sees("1 person")
         await driver.sees("learner39")
         await driver.press("enter")
-        await driver.sees("no run of theirs has shared a summary")
+        await driver.sees("no run of theirs has shared")
 
 
 async def test_a_learner_s_trouble_is_named_in_words_and_a_filter_finds_it() -> None:

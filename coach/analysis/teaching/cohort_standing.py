@@ -155,8 +155,8 @@ def verdict_words(cohort: Cohort, now_s: float, long_s: float = LONG_WAIT_S) -> 
         f"{user} {run.thing}: {step_words(seconds)}, while it runs"
         for user, run, seconds in stalled(cohort, now_s)[:_MAX_NAMED]
     ]
-    if (more := len(stalled(cohort, now_s)) - _MAX_NAMED) > 0:
-        lines.append(f"no step for long: {more} more")
+    if (num_others := len(stalled(cohort, now_s)) - _MAX_NAMED) > 0:
+        lines.append(f"no step for long: {num_others} more")
     if waits := waiting_long(cohort, now_s, long_s):
         named = ", ".join(f"{user} {minutes(seconds)}" for user, seconds in waits)
         lines.append(f"pending for {minutes(long_s)} or longer: {named}")

@@ -272,3 +272,9 @@ def read_roster(path: Path) -> frozenset[str]:
     if not names:
         raise UserError(f"{path}: no name in it", "expected user names, one per line")
     return frozenset(names)
+
+
+def expected_names(roster: Path | None, group: str | None) -> frozenset[str]:
+    """The names on the roster and in the group. Raises UserError if one of them cannot be read."""
+    names = read_roster(roster) if roster is not None else frozenset()
+    return names | members(group) if group is not None else names

@@ -48,7 +48,7 @@ def test_the_teacher_reads_the_summary_that_a_run_has_shared(
     assert share(a_run(tmp_path, place), {"code": "NUM001", "severity": "critical"}) is None
     status, out, _ = coach(capfd, str(place))
     assert status == 0
-    [row] = [line.split() for line in out.splitlines() if "ddp" in line]
+    [row] = [line.split() for line in out.splitlines() if "RUNNING" in line]
     assert row[1:] == ["ddp", "RUNNING", "–", "–", "critical", "NUM001", "–", "–"]
 
 
