@@ -9,23 +9,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
-from pathlib import Path
 
 from coach.analysis.judging.ticket_markdown import ticket_markdown
-from coach.cli.acting import is_confirmed, say
+from coach.cli.acting import say
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
-from coach.cli.saving import path_of, save_shown
+from coach.cli.saving import new_path_of, save_shown
+from coach.cli.shared_ticket import place_of, share_shown
 from coach.cli.text import print_line
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.training.run import Run
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.sources.machine.new_file import refuse_if_there
 from coach.workflows.backend import resolve_backend
 from coach.workflows.judging import newest_bad
 from coach.workflows.judging.ticket import struck_words, ticket
-from coach.workflows.teaching.shared_ticket import run_to_share, share_ticket
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,39 +44,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 printed or saved, 1 not confirmed, 2 not readable."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
-    file = None if args.save is None else path_of(args.save)
-    if file is not None:
-        refuse_if_there(file)
+    file = None if args.save is None else new_path_of(args.save)
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
     job = args.job if args.job is not None else newest_bad.newest_bad(settings, io, backend)
     if job is None:
         raise UserError("no job of yours is known to have ended badly", "name one: coach ticket JOB")
     if args.share and file is not None:
         raise UserError("--save and --share: two places", "say one")
-    place = run_to_share(job, settings, io) if args.share else None
+    place = place_of(job, settings, io) if args.share else None
     told = ticket(job, settings, io, args.backend)
     is_json = args.format == "json"
     lines = json.dumps(told, indent=2).split("\n") if is_json else ticket_markdown(told)
     notes = struck_words(told["num_struck"])
     text = "\n".join(lines) + "\n"
     if place is not None:
-        return _share(*place, text, lines, notes, is_known=args.yes)
+        return share_shown(place, text, lines, notes, is_known=args.yes)
     if file is not None:
         return save_shown(file, text, lines, notes, is_known=args.yes)
     for line in lines:
         print_line(line)
     for note in notes:
         say(note)
-    return 0
-
-
-def _share(
-    directory: Path, shared: Run, text: str, lines: Sequence[str], notes: Sequence[str], *, is_known: bool
-) -> int:
-    for line in lines:
-        print_line(line)
-    if not is_confirmed(f"share it with everybody who can read {directory}", is_known, notes):
-        say("nothing was shared")
-        return 1
-    say(f"shared {share_ticket(directory, shared, text)}")
     return 0

@@ -16,8 +16,8 @@ SILENT_S = 180.0
 still runs."""
 
 STALLED_S = 180.0
-"""A running run whose last step is older than this, and older than STALLED_GAPS times the longest time between
-its last steps, makes no progress."""
+"""A running run makes no progress if its last step is older than this, and older than STALLED_GAPS times the
+longest time between its last steps."""
 STALLED_GAPS = 5.0
 _FIRST_GAP_S = 120.0
 """Taken for the time between two steps while the run has made only one."""

@@ -1,5 +1,5 @@
-"""A cohort as rows: one for each person's newest run of each recipe and drill, with the best result beside it,
-and one for all people without runs. And the page of one row."""
+"""A cohort as rows: one for each person's newest run of each recipe and drill, with the best result, and one
+for all people without runs. And the page of one row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coach.analysis.teaching.cohort_standing import (
 from coach.model.teaching.cohort import Cohort, Person, Summary
 from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import UNKNOWN, Line, Span, Tone, age, fit, line, number, printable, wrap
+from coach.tui.render.text import Line, Span, Tone, age, fit, line, number, printable, wrap
 
 COHORT_COLUMNS = (
     Column("user", "USER", 10, grow=2),
@@ -104,18 +104,7 @@ _SUMMARY = "the summary that the run shares"
 def run_page(cohort: Cohort, person: Person, each: Summary, now_s: float) -> tuple[Explained, ...]:
     """What an instructor may read of another person's run, and what that person can do."""
     user, best = printable(person.user), person.best_of(each)
-    page = [
-        Explained(
-            "RUN", printable(each.run_id), f"the newest run of {printable(each.thing)} by {user}", _SUMMARY
-        ),
-        Explained(
-            "JOB",
-            printable(each.job_id or UNKNOWN),
-            "its job in Slurm; Enter in the queue opens it",
-            _SUMMARY,
-        ),
-        Explained("STATE", printable(state_words(each, now_s)), _times(each, now_s), _SUMMARY),
-    ]
+    page = [Explained("STATE", printable(state_words(each, now_s)), _times(each, now_s), _SUMMARY)]
     last_s = each.last_step_s(now_s)
     if last_s is not None:
         speed = (
@@ -135,6 +124,9 @@ def run_page(cohort: Cohort, person: Person, each: Summary, now_s: float) -> tup
             )
         )
     page.append(_help_of(cohort, person, each))
+    job = f" · job {printable(each.job_id)}" if each.job_id else ""
+    what = f"the newest run of {printable(each.thing)} by {user}; the queue lists its job until it ends"
+    page.append(Explained("RUN", printable(each.run_id) + job, what, _SUMMARY))
     return tuple(page)
 
 

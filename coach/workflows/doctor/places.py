@@ -12,17 +12,14 @@ from coach.config import Settings
 from coach.launch.disk_space import Room, judge_rooms
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState
-from coach.model.launching.launch import NOWHERE
 from coach.sources.io import Io
 from coach.sources.machine.disk import read_space, why_not_writable
-from coach.sources.machine.file_clock import read_skew
 from coach.sources.machine.quota import read_mount, read_quota
 from coach.sources.machine.user import user_name
-from coach.sources.runs.cohort_directory import expected_names
-from coach.workflows.doctor.here import judge_skew
+from coach.workflows.doctor.clock import look_at_clock
+from coach.workflows.doctor.course import course_probes
 from coach.workflows.doctor.probes import Probe
 from coach.workflows.doctor.records import look_at_records
-from coach.workflows.sharing import why_not_shared
 
 AREA = "roots"
 
@@ -41,12 +38,9 @@ def place_probes(settings: Settings, io: Io) -> dict[tuple[str, str], Probe]:
     if settings.data_dir is not None:
         data_dir = settings.data_dir
         probes[AREA, "data sets"] = lambda: [judge_data(data_dir, data_dir.is_dir())]
-    if settings.launch.share not in (None, NOWHERE):
-        probes[AREA, "shared folder"] = lambda: [judge_share(str(settings.launch.share))]
-    if settings.roster is not None or settings.cohort_group is not None:
-        probes[AREA, "roster"] = lambda: [judge_roster(settings)]
+    probes.update(course_probes(settings, AREA))
     probes[AREA, "records"] = lambda: [look_at_records(settings, AREA)]
-    probes[AREA, "clock"] = lambda: _look_at_clock(settings.runs_root)
+    probes[AREA, "clock"] = lambda: look_at_clock(settings.runs_root, AREA)
     return probes
 
 
@@ -87,32 +81,3 @@ def judge_data(path: Path, is_there: bool) -> Check:
     return Check(
         AREA, "data sets", CheckState.WARNING, str(path), because, "correct data_dir in config.toml", False
     )
-
-
-def judge_share(directory: str) -> Check:
-    """The folder in which the runs of a course share their summaries."""
-    problem = why_not_shared(Path(directory))
-    if problem is None:
-        return Check(AREA, "shared folder", CheckState.OK, directory, is_needed=False)
-    todo = "its owner can correct it: mkdir -m 1777, or chmod 1777; else correct launch.share"
-    return Check(AREA, "shared folder", CheckState.WRONG, directory, problem, todo, is_needed=False)
-
-
-def judge_roster(settings: Settings) -> Check:
-    """The names of the people whom the board expects."""
-    told = str(settings.roster or f"group {settings.cohort_group}")
-    try:
-        names = expected_names(settings.roster, settings.cohort_group)
-    except UserError as error:
-        todo = f"{error.hint or 'correct it'}; cohort.roster or cohort.group names it"
-        return Check(AREA, "roster", CheckState.WARNING, told, error.message, todo, is_needed=False)
-    count = f"{told}: {len(names)} {'name' if len(names) == 1 else 'names'}"
-    return Check(AREA, "roster", CheckState.OK, count, is_needed=False)
-
-
-def _look_at_clock(directory: Path) -> list[Check]:
-    place = next((path for path in (directory, *directory.parents) if path.is_dir()), directory)
-    if why_not_writable(place) is not None:
-        because = "nothing can be written there to look at its time"
-        return [Check(AREA, "clock", CheckState.UNKNOWN, None, because, is_needed=False)]
-    return [judge_skew(place, read_skew(place))]

@@ -14,8 +14,8 @@ from coach.workflows.teaching.cohort import shared_place
 
 
 def run_to_share(named: str, settings: Settings, io: Io) -> tuple[Path, Run]:
-    """The shared directory, and the run whose ticket goes there. Raises UserError if there is neither, and for
-    a drill."""
+    """The shared directory, and the run whose ticket goes there. Raises UserError if one of them is missing,
+    and for a drill."""
     directory = shared_place(settings)
     known = list_runs(io, settings.runs_root)
     run = next((run for run in known if named in (run.run_id, run.job_id, run.run_dir)), None)
