@@ -16,6 +16,13 @@ def path_of(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
 
+def new_path_of(text: str) -> Path:
+    """The same for a new file. Raises UserError if the file exists."""
+    file = path_of(text)
+    refuse_if_there(file)
+    return file
+
+
 def save_shown(file: Path, text: str, shown: Iterable[str], notes: Sequence[str], *, is_known: bool) -> int:
     """Exit status: 0 saved, 1 not confirmed. `shown` are lines without control characters that show the text.
     Raises UserError if the file exists or cannot be written."""

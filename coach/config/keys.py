@@ -535,7 +535,7 @@ KEYS: Mapping[str, Key] = {
         Key(
             "limits.max_running",
             whole(1),
-            "Runs of one user that may wait or run at once.",
+            "Runs of one user that may wait or run at once. Runs that follow each other count as one.",
             is_site_only=True,
         ),
         *(Key(switch.key, flag, _SWITCH_SAYS[switch], is_site_only=True) for switch in Switch),

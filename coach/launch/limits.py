@@ -6,7 +6,7 @@ would keep the job pending with a reason that few people read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from coach.analysis.spelling.slurm import format_time, parse_mem_mib
@@ -22,8 +22,27 @@ OVERDUE_S = 3600.0
 
 def num_alive(known: Iterable[Run], now_s: float, without: str | None = None) -> int:
     """Number of runs that wait or run, according to their run directories. `without` is the id of a run that
-    is not counted, such as the parent of a fix."""
-    return sum(run.run_id != without and _is_alive(run, now_s) for run in known)
+    is not counted, such as the parent of a fix. Of a group whose runs have a pace, at most that many count:
+    the others wait for them."""
+    alive = [run for run in known if run.run_id != without and _is_alive(run, now_s)]
+    groups: dict[str, list[Run]] = {}
+    num_single = 0
+    for run in alive:
+        if run.sweep is None:
+            num_single += 1
+        else:
+            groups.setdefault(run.sweep.group_id, []).append(run)
+    return num_single + sum(min(len(members), _pace_of(members)) for members in groups.values())
+
+
+def _pace_of(members: Sequence[Run]) -> int:
+    """The number of runs of a group that go at once: as its launch set it, one for a recipe's own sweep, else
+    all of them."""
+    launch = members[0].launch
+    said = launch.get("at_once")
+    if isinstance(said, int) and said > 0:
+        return said
+    return len(members) if launch.get("sweep") or launch.get("own") else 1
 
 
 def _is_alive(run: Run, now_s: float) -> bool:

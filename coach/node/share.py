@@ -8,14 +8,16 @@ hangs: a caller that must not wait uses `share_in_time`.
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import secrets
 import stat
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from coach import runs
 
@@ -30,6 +32,9 @@ lasts."""
 _MAX_TEXT = 40
 _TAIL_BYTES = 64 << 10
 _NUM_STEPS = 100
+BEGINS = "course-begins"
+"""A file of the directory's owner. Runs that were launched before it was last changed belong to an earlier
+course, and share nothing any more."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -54,13 +59,18 @@ def share(
                 problem = why_unsafe(os.fstat(folder))
                 if problem:
                     return f"{directory}: {problem}"
+                if _is_of_earlier_course(folder, run):
+                    return None
                 before = _own(folder, name) if finding is None else {"finding": dict(finding) or None}
                 is_judged = bool(before.get("is_judged", finding is not None))
                 summary = _summary(paths, run, state)
                 # Others may still have to solve the same drill, so the summary only reports if it was solved.
                 summary["is_judged"] = is_judged and summary["drill"] is None
                 summary["finding"] = before.get("finding") if summary["is_judged"] else None
-                _write(folder, name, json.dumps(summary).encode("ascii") + b"\n")
+                data = json.dumps(summary).encode("ascii") + b"\n"
+                if len(data) > runs.MAX_SUMMARY_BYTES:
+                    return f"{name}: a summary has {runs.MAX_SUMMARY_BYTES} bytes at most"
+                _write(folder, name, data)
             finally:
                 os.close(folder)
     except OSError as error:
@@ -84,6 +94,21 @@ def share_in_time(
     thread.start()
     thread.join(patience_s)
     return problems[0] if problems else f"no answer within {patience_s:.0f} s"
+
+
+def share_ticket(directory: str, run_id: str, data: bytes) -> str:
+    """Put the ticket of a run into the directory, for everybody to read; it replaces an earlier one. Returns
+    the file's path. Raises OSError."""
+    folder = os.open(directory, _FOLDER)
+    try:
+        problem = why_unsafe(os.fstat(folder))
+        if problem:
+            raise OSError(errno.EPERM, problem)
+        name = f"{os.geteuid()}-{run_id}.ticket.md"
+        _write(folder, name, data)
+    finally:
+        os.close(folder)
+    return f"{directory}/{name}"
 
 
 def withdraw(paths: runs.RunPaths) -> None:
@@ -119,11 +144,23 @@ def _directory(paths: runs.RunPaths) -> Optional[str]:
     return said if paths.run_dir.stat().st_uid == os.geteuid() else None
 
 
+def _is_of_earlier_course(folder: int, run: Mapping[str, Any]) -> bool:
+    """True if the directory's owner has begun another course since the launch."""
+    created_s = runs.decode_number(run.get("created_time_s"))
+    try:
+        begun = os.stat(BEGINS, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    is_owners = begun.st_uid in (0, os.fstat(folder).st_uid)
+    return is_owners and created_s is not None and created_s < begun.st_mtime
+
+
 def _summary(paths: runs.RunPaths, run: Mapping[str, Any], state: Optional[str]) -> Dict[str, Any]:
     ended = _read(paths.exit_json)
     drill = run.get("drill")
     answer = _read(paths.drill_answer_json)
     is_settled = bool(answer) and (answer.get("is_right") is True or answer.get("answer") is None)
+    last = last_steps(paths.metrics_of(0))
     return {
         "schema": runs.SCHEMA,
         "user": _text(run.get("user")),
@@ -131,7 +168,12 @@ def _summary(paths: runs.RunPaths, run: Mapping[str, Any], state: Optional[str])
         "recipe": None if drill else _text(run.get("recipe")),
         "drill": _text(drill),
         "state": state or _text(ended.get("state")) or _text(run.get("state")),
-        "samples_per_s": samples_per_s(paths.metrics_of(0)),
+        "job_id": _text(run.get("job_id")),
+        "samples_per_s": last.samples_per_s,
+        "step": last.step,
+        "max_steps": _max_steps(run),
+        "step_gap_s": last.gap_s,
+        "last_step_time_s": last.time_s,
         "is_solved": answer.get("is_right") is True if is_settled else None,
         **{
             key: runs.decode_number(run.get(key))
@@ -141,23 +183,53 @@ def _summary(paths: runs.RunPaths, run: Mapping[str, Any], state: Optional[str])
     }
 
 
-def samples_per_s(metrics: Path) -> Optional[float]:
-    """The usual speed of the last steps: their median, so that a checkpoint or an evaluation does not
-    count."""
+class LastSteps(NamedTuple):
+    """What the end of a metrics file says. Each value is None if the file does not tell it."""
+
+    samples_per_s: Optional[float] = None
+    """The usual speed: the median, so that a checkpoint or an evaluation does not count."""
+    step: Optional[int] = None
+    time_s: Optional[float] = None
+    """When the last step was recorded, in epoch seconds."""
+    gap_s: Optional[float] = None
+    """The longest time between two records, so that a checkpoint or an evaluation counts."""
+
+
+def last_steps(metrics: Path) -> LastSteps:
+    """The speed, number and times of the last steps, by one read of the end of the file."""
     try:
         with open(metrics, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             records = runs.decode_records(file.read())[0]
     except OSError:
-        return None
-    rates = []
+        return LastSteps()
+    rates, times = [], []
+    step: Optional[int] = None
     for record in records:
         count = runs.decode_number(record.get("num_samples_global"))
         step_s = runs.decode_number(record.get("step_time_s"))
+        time_s = runs.decode_number(record.get("time_s"))
         if count is not None and step_s and step_s > 0:
             rates.append(count / step_s)
+        if time_s is not None and math.isfinite(time_s):
+            times.append(time_s)
+        if "event" not in record and isinstance(record.get("step"), int):
+            step = record["step"]
     last = sorted(rates[-_NUM_STEPS:])
-    return round(last[len(last) // 2], 3) if last else None
+    gaps = [times[at] - times[at - 1] for at in range(1, len(times))]
+    return LastSteps(
+        round(last[len(last) // 2], 3) if last else None,
+        step,
+        times[-1] if times and step is not None else None,
+        round(max(0.0, *gaps), 3) if gaps else None,
+    )
+
+
+def _max_steps(run: Mapping[str, Any]) -> Optional[int]:
+    """The number of steps that the launch set; None if it sets epochs only."""
+    parameters = run.get("parameters")
+    number = parameters.get("max_steps") if isinstance(parameters, dict) else None
+    return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
 
 
 def _text(value: Any) -> Optional[str]:
@@ -184,8 +256,6 @@ def _own(folder: int, name: str) -> Dict[str, Any]:
 
 
 def _write(folder: int, name: str, data: bytes) -> None:
-    if len(data) > runs.MAX_SUMMARY_BYTES:
-        raise ValueError(f"{name}: a summary has {runs.MAX_SUMMARY_BYTES} bytes at most")
     temporary = f".{name}.{secrets.token_hex(8)}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:

@@ -35,7 +35,7 @@ def shared_where(request: LaunchRequest) -> tuple[LaunchRequest, tuple[str, ...]
     if request.share is None or request.share == NOWHERE:
         return request, (), ()
     directory = Path(request.share).resolve()
-    problem = _why_not(directory)
+    problem = why_not_shared(directory)
     if problem is None:
         said = f"shares a summary in {directory}: state, samples/s and finding, for everybody to read"
         return replace(request, share=str(directory)), (said,), ()
@@ -52,7 +52,8 @@ def unshared(request: LaunchRequest) -> LaunchRequest:
     return replace(request, share=NOWHERE, defaulted=request.defaulted | {"share"})
 
 
-def _why_not(directory: Path) -> str | None:
+def why_not_shared(directory: Path) -> str | None:
+    """The reason why this user cannot share there; None if all is well."""
     try:
         problem = share.why_unsafe(directory.stat())
     except OSError as error:

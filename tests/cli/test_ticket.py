@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from coach.sources.machine.user import user_name
+from coach.sources.runs.cohort_directory import read_shared
 from tests.forked import forked_coach
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
@@ -210,3 +211,33 @@ def test_a_log_alone_makes_a_ticket_that_lists_the_unknown_facts(coach: Coach, t
     assert "Slurm does not know it as a job" in told
     assert "ValueError: 11 classes" in told
     assert coach(tmp_path / "nothing").returncode == 2
+
+
+def test_a_shared_ticket_lies_where_the_instructor_can_read_it(coach: Coach, tmp_path: Path) -> None:
+    a_run(tmp_path)
+    refused = coach(RUN, "--share", "--yes")
+    assert refused.returncode == 2
+    assert b"no shared directory is known" in refused.stderr
+    place = tmp_path / "shared"
+    place.mkdir()
+    place.chmod(0o1777)
+    (tmp_path / "home" / "config.toml").write_text(f'[launch]\nshare = "{place}"\n')
+    assert coach(RUN, "--share").returncode == 2  # without a terminal nobody can confirm it
+    assert [*place.iterdir()] == []
+    assert coach(RUN, "--share", "--yes").returncode == 0
+    [file] = place.iterdir()
+    assert file.name == f"{os.geteuid()}-{RUN}.ticket.md"
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert "NUM001" in file.read_text()
+    [told] = read_shared(place).tickets
+    assert told == (os.geteuid(), RUN)
+    place.chmod(0o777)
+    assert b"could replace" in coach(RUN, "--share", "--yes").stderr
+
+
+def test_the_ticket_of_a_drill_is_not_shared(coach: Coach, tmp_path: Path) -> None:
+    a_run(tmp_path, drill="typo")
+    (tmp_path / "home" / "config.toml").write_text(f'[launch]\nshare = "{tmp_path}"\n')
+    done = coach(RUN, "--share", "--yes")
+    assert done.returncode == 2
+    assert b"others have still to find its fault" in done.stderr

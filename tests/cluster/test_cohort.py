@@ -61,7 +61,7 @@ def test_a_teacher_sees_learners_that_train_that_wait_and_that_have_no_run(
 
     assert runs()["baseline"]["severity"] == "critical"
     said = user_coach("cohort", shared, "--roster", roster, "--long-wait", "0").stdout
-    assert "nothing yet: absent" in said
+    assert "nothing yet: 1 of 2: absent" in said
     assert re.search(rf"pending for 0 min or longer: {learner} \d+ min", said)
 
     env = user_coach.env({"COACH_LAUNCH_SHARE": str(shared), "COACH_COHORT_ROSTER": str(roster)})
@@ -74,5 +74,5 @@ def test_a_teacher_sees_learners_that_train_that_wait_and_that_have_no_run(
 
     wait_until(is_open, 60, "the cohort's screen", every_s=0.5)
     terminal.wait_for("✖ NUM001", timeout_s=60)
-    terminal.wait_for("▲ nothing yet: absent", timeout_s=10)
+    terminal.wait_for("▲ nothing yet: 1 of 2: absent", timeout_s=10)
     slurm.run(["scancel", "--user", learner], as_root=True)

@@ -45,9 +45,14 @@ def shared(place: Path) -> dict[str, Any]:
 
 
 def test_a_summary_says_how_the_run_stands_and_nothing_else_of_it(tmp_path: Path, place: Path) -> None:
-    paths = a_run(tmp_path, place, created_time_s=10.0, started_time_s=12.0, parameters={"secret": 1})
-    steps = [{"step": n, "num_samples_global": 64, "step_time_s": 0.5} for n in range(5)]
-    steps.append({"step": 5, "num_samples_global": 64, "step_time_s": 9.0})  # a checkpoint in it
+    paths = a_run(
+        tmp_path, place, created_time_s=10.0, started_time_s=12.0, parameters={"max_steps": 9, "secret": 1}
+    )
+    timed = {"num_samples_global": 64, "step_time_s": 0.5}
+    steps: list[dict[str, float]] = [{"step": n, **timed, "time_s": 20.0 + n / 2} for n in range(5)]
+    steps.append(
+        {"step": 5, "num_samples_global": 64, "step_time_s": 9.0, "time_s": 31.0}
+    )  # a checkpoint in it
     paths.metrics_of(0).write_bytes(b"".join(map(runs.encode_record, steps)))
     assert share.share(paths) is None
     told = shared(place)
@@ -59,7 +64,12 @@ def test_a_summary_says_how_the_run_stands_and_nothing_else_of_it(tmp_path: Path
         "recipe": "ddp",
         "drill": None,
         "state": "RUNNING",
+        "job_id": None,
         "samples_per_s": 128.0,
+        "step": 5,
+        "max_steps": 9,
+        "step_gap_s": 9.0,
+        "last_step_time_s": 31.0,
         "is_solved": None,
         "created_time_s": 10.0,
         "started_time_s": 12.0,
@@ -119,6 +129,16 @@ def test_where_others_could_replace_a_summary_nothing_is_shared(tmp_path: Path, 
     assert list(other.iterdir()) == []
     place.unlink()
     assert "No such file" in (share.share_in_time(paths) or "")
+
+
+def test_a_run_of_an_earlier_course_does_not_come_back(tmp_path: Path, place: Path) -> None:
+    paths = a_run(tmp_path, place, created_time_s=10.0)
+    (place / share.BEGINS).touch()
+    assert share.share(paths, {}) is None
+    assert [file.name for file in place.iterdir()] == [share.BEGINS]
+    os.utime(place / share.BEGINS, (5, 5))
+    assert share.share(paths, {}) is None
+    assert len([*place.iterdir()]) == 2
 
 
 def test_a_copy_of_a_run_shares_nothing(tmp_path: Path, place: Path) -> None:

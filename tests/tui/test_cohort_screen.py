@@ -23,15 +23,18 @@ async def test_forty_people_are_scrolled_through_in_a_small_terminal() -> None:
         await driver.press("L")
         await driver.reaches("cohort")
         await driver.sees("41 people · /course/shared")
-        await driver.sees("nothing yet: zoe")
+        await driver.sees("nothing yet: 1 of 41: zoe")
+        await driver.sees("ddp 40 active")
         await driver.sees("not read: x.json: not valid JSON")
         await driver.sees("learner00")
         assert "learner39" not in driver.text()
-        for title in ("USER", "RECIPE OR DRILL", "STATE", "SAMPLES/S", "FINDING", "SOLVED"):
+        for title in ("USER", "RECIPE OR DRILL", "NEWEST", "SAMPLES/S", "FINDING", "BEST"):
             assert title in driver.text()
         await driver.press("end")
-        await driver.sees("zoe")
+        await driver.sees("1 person")
         await driver.sees("learner39")
+        await driver.press("enter")
+        await driver.sees("no run of theirs has shared")
 
 
 async def test_a_learner_s_trouble_is_named_in_words_and_a_filter_finds_it() -> None:
@@ -41,8 +44,10 @@ async def test_a_learner_s_trouble_is_named_in_words_and_a_filter_finds_it() -> 
         make_summary(1000, "b", thing="typo", is_drill=True),
         make_summary(1000, "c", thing="fsdp", state="PENDING", created_time_s=NOW_S - 1500),
         make_summary(1000, "d", thing="tp", updated_time_s=NOW_S - 720),
+        make_summary(1000, "e", thing="amp", last_step_time_s=NOW_S - 380, step_gap_s=0.1, step=20),
     )
-    people = (replace(cohort.people[0], runs=runs), *cohort.people[1:])
+    done = {"c": make_summary(1000, "0", thing="fsdp", state="COMPLETED")}
+    people = (replace(cohort.people[0], runs=runs, best=done), *cohort.people[1:])
     ports = FakePorts(questions=FakeQuestions(cohort=replace(cohort, people=people)))
     async with opened(ports=ports, size=(80, 24)) as driver:
         await driver.press("L")
@@ -50,6 +55,9 @@ async def test_a_learner_s_trouble_is_named_in_words_and_a_filter_finds_it() -> 
         await driver.sees("answer first")
         await driver.sees("PENDING 25 min")
         await driver.sees("silent 12 min")
+        await driver.sees("no step 6 min")
+        await driver.sees("COMPLETED")
+        await driver.sees("▲ learner00 amp: last step 6 min ago, while it runs")
         await driver.sees("pending for 10 min or longer: learner00 25 min")
         await driver.press("slash", *"num001", "enter")
         await driver.sees('filter "num001": 1')
@@ -68,7 +76,7 @@ async def test_the_directory_is_read_again_while_the_screen_is_watched() -> None
         await driver.sees("6 people")
 
 
-async def test_enter_opens_ones_own_run_and_no_run_of_others() -> None:
+async def test_enter_opens_ones_own_run_and_the_summary_of_others() -> None:
     cohort = make_cohort(1)
     mine = replace(cohort.people[0], runs=(make_summary(run_id=RUN_ID),))
     other = replace(cohort.people[0], user="zac", runs=(make_summary(run_id="other"),))
@@ -77,9 +85,21 @@ async def test_enter_opens_ones_own_run_and_no_run_of_others() -> None:
         await driver.press("L")
         await driver.sees("zac")
         await driver.press("end", "enter")
+        await driver.reaches("explained")
         await driver.sees("only zac can open it")
-        await driver.press("home", "enter")
+        await driver.sees("coach ticket")
+        await driver.press("escape", "home", "enter")
         await driver.reaches("job")
+
+
+async def test_the_board_reads_again_each_time_it_is_opened() -> None:
+    ports = FakePorts()
+    async with opened(ports=ports) as driver:
+        await driver.press("L")
+        await driver.sees("3 people")
+        ports.questions.cohort = make_cohort(5)
+        await driver.press("escape", "L")
+        await driver.sees("6 people")
 
 
 async def test_without_a_shared_directory_the_screen_names_the_setting() -> None:

@@ -311,11 +311,13 @@ COLUMNS: dict[str, Text] = {
     "drills.standing": ("your progress with it", "answers in the runs' directories", ""),
     "cohort.user": ("whose run it is", "the summary that a run shares", ""),
     "cohort.thing": ("the recipe or drill that runs", "the summary that a run shares", ""),
-    "cohort.state": ("the state of its job", "the summary that a run shares", ""),
+    "cohort.state": ("the state of the newest run's job", "the summary that a run shares", ""),
     "cohort.rate": ("samples of all ranks per second", "the summary that a run shares", ""),
-    "cohort.finding": ("its most severe finding", "the summary that a run shares", ""),
-    "cohort.solved": ("drills solved, of those started", "the summary that a run shares", ""),
-    "cohort.age": ("time since its last summary", "the summary that a run shares", ""),
+    "cohort.finding": ("the newest run's most severe finding", "the summary that a run shares", ""),
+    "cohort.best": ("the best result of all runs of it", "the summaries that the runs share", ""),
+    "cohort.step": ("time since its last step", "the summary that a run shares", ""),
+    "cohort.progress": ("its last step, and the number planned", "the summary that a run shares", ""),
+    "cohort.job": ("its number in Slurm", "the summary that a run shares", ""),
 }
 """`table.column` → its text."""
 

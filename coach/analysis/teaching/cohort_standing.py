@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from coach.model.teaching.cohort import Cohort, Person, Summary
+from coach.model.judging.finding import Severity
+from coach.model.slurm.cluster import is_final
+from coach.model.teaching.cohort import Cohort, Count, Person, Summary
 
 LONG_WAIT_S = 600.0
 """Seconds. A learner who has waited this long needs help."""
 _UNKNOWN = "–"
+_MAX_NAMED = 3
+"""Runs without progress that get a line of their own."""
 
 
 def people_of(
@@ -17,24 +21,67 @@ def people_of(
 ) -> tuple[Person, ...]:
     """All people who were seen or are expected, by name. `users` maps every user id that was seen to a
     name."""
-    newest: dict[int, dict[tuple[bool, str], Summary]] = {}
+    by_thing: dict[int, dict[tuple[bool, str], list[Summary]]] = {}
     for each in sorted(summaries, key=_age):
-        newest.setdefault(each.uid, {})[each.is_drill, each.thing] = each
-    seen = {
-        users[uid]: Person(
-            users[uid],
-            uid,
-            users[uid] in expected if expected is not None else None,
-            tuple(runs for _, runs in sorted(things.items())),
-        )
-        for uid, things in newest.items()
-    }
+        by_thing.setdefault(each.uid, {}).setdefault((each.is_drill, each.thing), []).append(each)
+    seen = {}
+    for uid, things in by_thing.items():
+        is_expected = users[uid] in expected if expected is not None else None
+        newest, best = [], {}
+        for _, attempts in sorted(things.items()):
+            newest.append(attempts[-1])
+            if (found := max(attempts, key=_rank)) is not attempts[-1]:
+                best[attempts[-1].run_id] = found
+        seen[users[uid]] = Person(users[uid], uid, is_expected, tuple(newest), best)
     absent = {name: Person(name, uid, True) for name, uid in (expected or {}).items() if name not in seen}
     return tuple(person for _, person in sorted({**seen, **absent}.items()))
 
 
 def _age(summary: Summary) -> tuple[float, str]:
     return (summary.created_time_s or 0.0, summary.run_id)
+
+
+def _rank(summary: Summary) -> tuple[object, ...]:
+    """The greatest is the best run: finished before all others, without a severe finding before with one,
+    then the newest. A drill that was given up counts more than an open one."""
+    is_sound = summary.severity is None or summary.severity is Severity.INFO
+    return (
+        summary.is_finished,
+        summary.is_solved is not None,
+        summary.is_finished and is_sound,
+        _age(summary),
+    )
+
+
+def counts_of(cohort: Cohort) -> tuple[Count, ...]:
+    """How many people finished, run and failed, for each recipe and drill."""
+    counts: dict[tuple[bool, str], list[int]] = {}
+    for person in cohort.people:
+        for newest in person.runs:
+            best = person.best_of(newest)
+            given_up = newest.is_drill and best.is_solved is False
+            has_ended = given_up if newest.is_drill else is_final(newest.state)
+            which = 0 if best.is_finished else 2 if has_ended else 1
+            counts.setdefault((newest.is_drill, newest.thing), [0, 0, 0])[which] += 1
+    return tuple(Count(thing, is_drill, *counts[is_drill, thing]) for is_drill, thing in sorted(counts))
+
+
+def count_words(count: Count) -> str:
+    """`baseline 12 finished, 3 active, 1 failed`, without the zeros; a drill is solved or given up."""
+    words = ("solved", "open", "given up") if count.is_drill else ("finished", "active", "failed")
+    numbers = (count.num_finished, count.num_active, count.num_failed)
+    return f"{count.thing} " + ", ".join(f"{n} {word}" for n, word in zip(numbers, words, strict=True) if n)
+
+
+def stalled(cohort: Cohort, now_s: float) -> Sequence[tuple[str, Summary, float]]:
+    """Person, run and seconds since the last step of each run that makes no progress; the longest first."""
+    found = [
+        (person.user, run, seconds)
+        for person in cohort.people
+        for run in person.runs
+        if (seconds := run.stalled_s(now_s)) is not None
+    ]
+    return sorted(found, key=lambda each: -each[2])
 
 
 def without_a_run(cohort: Cohort) -> Sequence[str]:
@@ -53,13 +100,40 @@ def waiting_long(cohort: Cohort, now_s: float, long_s: float = LONG_WAIT_S) -> S
 
 
 def state_words(summary: Summary, now_s: float) -> str:
-    """`PENDING 14 min`, `silent 12 min`, or Slurm's word alone."""
-    waiting_s, silent_s = summary.waiting_s(now_s), summary.silent_s(now_s)
+    """`PENDING 14 min`, `silent 12 min`, `no step 6 min`, or Slurm's word alone."""
+    waiting_s, silent_s, stalled_s = (
+        each(now_s) for each in (summary.waiting_s, summary.silent_s, summary.stalled_s)
+    )
     if waiting_s is not None:
         return f"PENDING {minutes(waiting_s)}"
     if silent_s is not None:
         return f"silent {minutes(silent_s)}"
+    if stalled_s is not None:
+        return f"no step {minutes(stalled_s)}"
     return summary.state or _UNKNOWN
+
+
+def best_words(summary: Summary) -> str:
+    """The best result of a recipe or a drill, from its best run: `COMPLETED`, `COMPLETED NUM001`, `solved`.
+    Empty for a recipe that did not complete."""
+    if summary.is_drill:
+        return {True: "solved", False: "given up", None: "not yet"}[summary.is_solved]
+    if not summary.is_finished:
+        return ""
+    is_severe = summary.code is not None and summary.severity is not Severity.INFO
+    return f"COMPLETED {summary.code}" if is_severe else "COMPLETED"
+
+
+def progress_words(summary: Summary) -> str:
+    """`step 40 of 400`; empty before the first step."""
+    if summary.step is None:
+        return ""
+    return f"step {summary.step}" + (f" of {summary.max_steps}" if summary.max_steps else "")
+
+
+def step_words(seconds: float) -> str:
+    """The age of the last step: `last step 6 min ago`."""
+    return f"last step {f'{seconds:.0f} s' if seconds < 60 else minutes(seconds)} ago"
 
 
 def finding_words(summary: Summary) -> str:
@@ -71,25 +145,23 @@ def finding_words(summary: Summary) -> str:
     return summary.code or "none"
 
 
-def solved_words(summary: Summary) -> str:
-    """Empty for a recipe: there is nothing to solve."""
-    if not summary.is_drill:
-        return ""
-    return {True: "yes", False: "given up", None: "not yet"}[summary.is_solved]
-
-
 def minutes(seconds: float) -> str:
     return f"{seconds // 60:.0f} min"
 
 
 def verdict_words(cohort: Cohort, now_s: float, long_s: float = LONG_WAIT_S) -> list[str]:
     """People who need help, one line each."""
-    lines = []
+    lines = [
+        f"{user} {run.thing}: {step_words(seconds)}, while it runs"
+        for user, run, seconds in stalled(cohort, now_s)[:_MAX_NAMED]
+    ]
+    if (num_others := len(stalled(cohort, now_s)) - _MAX_NAMED) > 0:
+        lines.append(f"no step for long: {num_others} more")
     if waits := waiting_long(cohort, now_s, long_s):
         named = ", ".join(f"{user} {minutes(seconds)}" for user, seconds in waits)
         lines.append(f"pending for {minutes(long_s)} or longer: {named}")
     if idle := without_a_run(cohort):
-        lines.append(f"nothing yet: {', '.join(idle)}")
+        lines.append(f"nothing yet: {len(idle)} of {len(cohort.people)}: {', '.join(idle)}")
     if cohort.bad_files:
         more = "" if len(cohort.bad_files) == 1 else f", and {len(cohort.bad_files) - 1} more like it"
         lines.append(f"not read: {cohort.bad_files[0]}{more}")

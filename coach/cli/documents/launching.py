@@ -234,24 +234,51 @@ class WorkshopDocument(TypedDict):
     fit: FitObject
 
 
-class SharedRun(TypedDict):
+class OneSharedRun(TypedDict):
     """The state of a run, as the run shared it."""
 
     run_id: str
+    job_id: str | None
     recipe: str | None
     drill: str | None
     state: str | None
     samples_per_s: float | None
+    step: int | None
+    """The last step that its first rank recorded."""
+    max_steps: int | None
     is_judged: bool
     rule: str | None
     severity: Annotated[str | None, Literal["info", "warning", "critical", None]]
     is_solved: bool | None
     pending_s: float | None
     silent_s: float | None
+    stalled_s: float | None
+    """Seconds since the last step of a run that makes no progress; null for any other run."""
     created_time_s: float | None
     started_time_s: float | None
+    last_step_time_s: float | None
     ended_time_s: float | None
     updated_time_s: float | None
+
+
+class SharedRun(OneSharedRun):
+    """A person's newest run of a recipe or drill, and the best one."""
+
+    best: OneSharedRun
+    """The newest itself if no earlier run is better: one that completed, or solved the drill."""
+
+
+class CountObject(TypedDict):
+    """How many people stand where in one recipe or drill. Each person counts once."""
+
+    recipe: str | None
+    drill: str | None
+    num_finished: int
+    """People with a completed run, or a solved drill."""
+    num_active: int
+    """The newest run waits or runs, or the drill is open."""
+    num_failed: int
+    """The newest run ended otherwise, or the drill was given up."""
 
 
 class PersonObject(TypedDict):
@@ -272,3 +299,4 @@ class CohortDocument(TypedDict):
     people: list[PersonObject]
     bad_files: list[str]
     num_left_out: int
+    counts: list[CountObject]

@@ -4,25 +4,29 @@ shared nothing."""
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coach.analysis.teaching.cohort_standing import (
     LONG_WAIT_S,
+    best_words,
+    counts_of,
     finding_words,
-    solved_words,
+    progress_words,
     state_words,
     verdict_words,
     waiting_long,
 )
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
-from coach.model.teaching.cohort import Cohort, Person, Summary
+from coach.model.teaching.cohort import Cohort, Count, Person, Summary
 from coach.workflows.teaching.cohort import read_cohort
 
 if TYPE_CHECKING:
-    from coach.cli.documents.launching import PersonObject
+    from coach.cli.documents.launching import CountObject, OneSharedRun, PersonObject
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +56,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MINUTES",
         help=f"name runs that have been pending for longer than this (default: {LONG_WAIT_S / 60:g})",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "csv"),
+        default="text",
+        help="text (default), json, or csv: the best result of each person in each recipe and drill",
+    )
 
 
 def _minutes(text: str) -> float:
@@ -72,20 +81,30 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.format == "json":
         late = {user for user, _ in waiting_long(cohort, now_s, args.long_wait)}
         people = [_as_json(person, person.user in late, now_s) for person in cohort.people]
-        more = {"bad_files": list(cohort.bad_files), "num_left_out": cohort.num_left_out}
+        counts = [_count_as_json(count) for count in counts_of(cohort)]
+        more = {"bad_files": list(cohort.bad_files), "num_left_out": cohort.num_left_out, "counts": counts}
         print_json("people", people, more=more)
+        return 0
+    if args.format == "csv":
+        _print_csv(cohort)
         return 0
     _print(cohort, now_s, args.long_wait)
     return 0
 
 
 def _print(cohort: Cohort, now_s: float, long_s: float) -> None:
-    rows: list[tuple[str | None, ...]] = []
-    for person in cohort.people:
-        rows += [_row(person, each, now_s) for each in person.runs] or [
-            (person.user, "nothing yet", *[""] * 4)
+    rows = [_row(person, each, now_s) for person in cohort.people for each in person.runs]
+    print_table(
+        ("USER", "RECIPE OR DRILL", "NEWEST", "STEP", "SAMPLES/S", "FINDING", "BEST", "JOB"), rows, "llllrlll"
+    )
+    if counts := counts_of(cohort):
+        print_line("")
+        told = [
+            (each.thing, str(each.num_finished), str(each.num_active), str(each.num_failed))
+            for each in counts
         ]
-    print_table(("USER", "RECIPE OR DRILL", "STATE", "SAMPLES/S", "FINDING", "SOLVED"), rows, "lllrll")
+        print_table(("RECIPE OR DRILL", "FINISHED", "ACTIVE", "FAILED"), told, "lrrr")
+        print_line("")
     for words in verdict_words(cohort, now_s, long_s):
         print_line(printable(words))
 
@@ -96,10 +115,39 @@ def _row(person: Person, summary: Summary, now_s: float) -> tuple[str | None, ..
         person.user,
         summary.thing,
         state_words(summary, now_s),
+        progress_words(summary).removeprefix("step ") or None,
         None if summary.samples_per_s is None else _rate(summary.samples_per_s),
         severity + finding_words(summary),
-        solved_words(summary),
+        best_words(person.best_of(summary)) or None,
+        summary.job_id,
     )
+
+
+def _print_csv(cohort: Cohort) -> None:
+    """A row for each person, a column for each recipe and drill. A cell is empty if the person has no run of
+    it; else it holds the best result, or the newest run's state if none completed."""
+    counts = counts_of(cohort)
+    keys = [(each.is_drill, each.thing) for each in counts]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["user", *(_as_cell(f"drill {thing}" if drill else thing) for drill, thing in keys)])
+    for person in cohort.people:
+        best = {(run.is_drill, run.thing): person.best_of(run) for run in person.runs}
+        cells = ["" if key not in best else _result(best[key]) for key in keys]
+        writer.writerow([_as_cell(person.user), *map(_as_cell, cells)])
+    for line in out.getvalue().splitlines():
+        print_line(line)
+
+
+def _result(best: Summary) -> str:
+    failed = f"{best.state or 'unknown'} {best.code or ''}".strip()
+    return best_words(best) or failed
+
+
+def _as_cell(text: str) -> str:
+    """Text of other people without control characters, and never a formula to a spreadsheet."""
+    safe = printable(text)
+    return f"'{safe}" if safe.startswith(("=", "+", "-", "@")) else safe
 
 
 def _rate(samples_per_s: float) -> str:
@@ -113,23 +161,42 @@ def _as_json(person: Person, is_late: bool, now_s: float) -> PersonObject:
         "is_expected": person.is_expected,
         "is_pending_long": is_late,
         "runs": [
-            {
-                "run_id": each.run_id,
-                "recipe": None if each.is_drill else each.thing,
-                "drill": each.thing if each.is_drill else None,
-                "state": each.state,
-                "samples_per_s": each.samples_per_s,
-                "is_judged": each.is_judged,
-                "rule": each.code,
-                "severity": None if each.severity is None else each.severity.word,
-                "is_solved": each.is_solved,
-                "pending_s": each.waiting_s(now_s),
-                "silent_s": each.silent_s(now_s),
-                "created_time_s": each.created_time_s,
-                "started_time_s": each.started_time_s,
-                "ended_time_s": each.ended_time_s,
-                "updated_time_s": each.updated_time_s,
-            }
+            {**_run_as_json(each, now_s), "best": _run_as_json(person.best_of(each), now_s)}
             for each in person.runs
         ],
+    }
+
+
+def _run_as_json(each: Summary, now_s: float) -> OneSharedRun:
+    return {
+        "run_id": each.run_id,
+        "job_id": each.job_id,
+        "recipe": None if each.is_drill else each.thing,
+        "drill": each.thing if each.is_drill else None,
+        "state": each.state,
+        "samples_per_s": each.samples_per_s,
+        "step": each.step,
+        "max_steps": each.max_steps,
+        "is_judged": each.is_judged,
+        "rule": each.code,
+        "severity": None if each.severity is None else each.severity.word,
+        "is_solved": each.is_solved,
+        "pending_s": each.waiting_s(now_s),
+        "silent_s": each.silent_s(now_s),
+        "stalled_s": each.stalled_s(now_s),
+        "created_time_s": each.created_time_s,
+        "started_time_s": each.started_time_s,
+        "last_step_time_s": each.last_step_time_s,
+        "ended_time_s": each.ended_time_s,
+        "updated_time_s": each.updated_time_s,
+    }
+
+
+def _count_as_json(count: Count) -> CountObject:
+    return {
+        "recipe": None if count.is_drill else count.thing,
+        "drill": count.thing if count.is_drill else None,
+        "num_finished": count.num_finished,
+        "num_active": count.num_active,
+        "num_failed": count.num_failed,
     }

@@ -15,6 +15,13 @@ SILENT_S = 180.0
 """An active run shares a summary every 30 s. After this many seconds without one, nobody knows whether it
 still runs."""
 
+STALLED_S = 180.0
+"""A running run makes no progress if its last step is older than this, and older than STALLED_GAPS times the
+longest time between its last steps."""
+STALLED_GAPS = 5.0
+_FIRST_GAP_S = 120.0
+"""Taken for the time between two steps while the run has made only one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -39,6 +46,19 @@ class Summary:
     started_time_s: float | None
     ended_time_s: float | None
     updated_time_s: float
+    job_id: str | None = None
+    step: int | None = None
+    """The last step that its first rank recorded."""
+    max_steps: int | None = None
+    """None if the launch sets no number of steps."""
+    last_step_time_s: float | None = None
+    step_gap_s: float | None = None
+    """The longest time between two of the last steps."""
+
+    @property
+    def is_finished(self) -> bool:
+        """True for a recipe that completed and for a drill that was solved."""
+        return self.is_solved is True if self.is_drill else self.state == "COMPLETED"
 
     def waiting_s(self, now_s: float) -> float | None:
         """Seconds that the run has been pending; None for any other run."""
@@ -51,6 +71,22 @@ class Summary:
         silent_s = now_s - self.updated_time_s
         return silent_s if self.state == "RUNNING" and silent_s > SILENT_S else None
 
+    def last_step_s(self, now_s: float) -> float | None:
+        """Seconds since the last step; None before the first one."""
+        return None if self.last_step_time_s is None else max(0.0, now_s - self.last_step_time_s)
+
+    def stalled_s(self, now_s: float) -> float | None:
+        """Seconds since the last step of a run that makes no progress; else None.
+
+        A silent run is not judged, for nobody knows whether it still runs, and a drill neither: its fault is
+        planted.
+        """
+        age_s = self.last_step_s(now_s)
+        if age_s is None or self.is_drill or self.state != "RUNNING" or self.silent_s(now_s) is not None:
+            return None
+        gap_s = _FIRST_GAP_S if self.step_gap_s is None else self.step_gap_s
+        return age_s if age_s > max(STALLED_S, STALLED_GAPS * gap_s) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Person:
@@ -62,6 +98,27 @@ class Person:
     is_expected: bool | None
     """True if the roster or the group lists the user; None if there is neither."""
     runs: tuple[Summary, ...] = ()
+    best: Mapping[str, Summary] = field(default_factory=lambda: MappingProxyType({}))
+    """Id of a newest run → the person's best run of the same recipe or drill, where that is an earlier
+    one."""
+
+    def best_of(self, newest: Summary) -> Summary:
+        """The best run of the same recipe or drill; the newest itself if no earlier one is better."""
+        return self.best.get(newest.run_id, newest)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Number of people by their result in one recipe or drill. Each person counts once."""
+
+    thing: str
+    is_drill: bool
+    num_finished: int
+    """People with a completed run, or a solved drill."""
+    num_active: int
+    """People without either, whose newest run waits or runs, or whose drill is open."""
+    num_failed: int
+    """The others: their newest run has ended otherwise, or they gave the drill up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +131,8 @@ class Cohort:
     """Unusable files, each with its problem."""
     left_out: Mapping[str | None, int] = field(default_factory=lambda: MappingProxyType({}))
     """Owner → number of skipped files. None: files of unknown owners, whose owner was not even looked up."""
+    tickets: frozenset[tuple[int, str]] = frozenset()
+    """The uid and the run of each ticket that lies in the directory."""
 
     @property
     def num_left_out(self) -> int:

@@ -36,6 +36,7 @@ _MAX_TEXT = 200
 _LATEST_S = 1e11
 _SEVERITIES = {severity.word: severity for severity in Severity}
 _CODE = re.compile(r"[A-Z]{3}[0-9]{3}")
+_TICKET = re.compile(r"([0-9]{1,10})-([A-Za-z0-9_.+-]{1,200})\.ticket\.md")
 _SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -50,6 +51,8 @@ class Shared:
     summaries: tuple[Summary, ...]
     problems: tuple[str, ...]
     left_out: Mapping[int | None, int]
+    tickets: frozenset[tuple[int, str]] = frozenset()
+    """The uid and the run in the name of each ticket. A name proves nothing: it is only shown."""
 
 
 def read_shared(directory: Path) -> Shared:
@@ -72,7 +75,7 @@ def read_shared(directory: Path) -> Shared:
 def _read_all(folder: int) -> Shared:
     by_user: dict[int, list[tuple[float, str]]] = {}
     problems: list[str] = []
-    names, num_unseen = _in_turn(folder)
+    names, num_unseen, tickets = _in_turn(folder)
     left_out: Counter[int | None] = Counter({None: num_unseen} if num_unseen else {})
     for name in names:
         try:
@@ -97,25 +100,28 @@ def _read_all(folder: int) -> Shared:
                 problems.append(f"{name}: {error.strerror or error}")
             except (ValueError, RecursionError) as error:
                 problems.append(f"{name}: {error}")
-    return Shared(tuple(summaries), tuple(sorted(problems)), dict(left_out))
+    return Shared(tuple(summaries), tuple(sorted(problems)), dict(left_out), tickets)
 
 
-def _in_turn(folder: int) -> tuple[list[str], int]:
-    """At most MAX_FILES names, newest runs first, and the number of further names.
+def _in_turn(folder: int) -> tuple[list[str], int, frozenset[tuple[int, str]]]:
+    """At most MAX_FILES names, newest runs first, the number of further names, and the tickets.
 
     The names are taken in turn from each uid that begins a name, so that thousands of files of one user do
     not hide those of others.
     """
     by_claim: dict[str, list[str]] = {}
+    tickets: set[tuple[int, str]] = set()
     with os.scandir(folder) as entries:
         for entry in entries:
-            if not entry.name.startswith(".") and entry.name.endswith(".json"):
+            if (ticket := _TICKET.fullmatch(entry.name)) is not None and len(tickets) < MAX_FILES:
+                tickets.add((int(ticket[1]), ticket[2]))
+            elif not entry.name.startswith(".") and entry.name.endswith(".json"):
                 by_claim.setdefault(entry.name.partition("-")[0], []).append(entry.name)
     for claimed in by_claim.values():
         claimed.sort(reverse=True)
     turns = chain.from_iterable(zip_longest(*by_claim.values()))
     names = [name for name in turns if name is not None]
-    return names[:MAX_FILES], len(names[MAX_FILES:])
+    return names[:MAX_FILES], len(names[MAX_FILES:]), frozenset(tickets)
 
 
 def _read(folder: int, name: str) -> Summary:
@@ -160,6 +166,11 @@ def parse_summary(data: bytes, name: str, uid: int) -> Summary:
         started_time_s=_number(value, "started_time_s"),
         ended_time_s=_number(value, "ended_time_s"),
         updated_time_s=updated_time_s,
+        job_id=_text(value, "job_id"),
+        step=_whole(value, "step"),
+        max_steps=_whole(value, "max_steps"),
+        last_step_time_s=_number(value, "last_step_time_s"),
+        step_gap_s=_number(value, "step_gap_s"),
     )
 
 
@@ -196,6 +207,11 @@ def _number(value: Mapping[str, Any], key: str) -> float | None:
     if isinstance(said, bool) or not isinstance(said, int | float) or not 0 <= said <= _LATEST_S:
         raise ValueError(f"{key}: expected a number from 0")
     return float(said)
+
+
+def _whole(value: Mapping[str, Any], key: str) -> int | None:
+    number = _number(value, key)
+    return None if number is None else int(number)
 
 
 def _finding(said: object) -> tuple[str | None, Severity | None]:
@@ -256,3 +272,9 @@ def read_roster(path: Path) -> frozenset[str]:
     if not names:
         raise UserError(f"{path}: no name in it", "expected user names, one per line")
     return frozenset(names)
+
+
+def expected_names(roster: Path | None, group: str | None) -> frozenset[str]:
+    """The names on the roster and in the group. Raises UserError if one of them cannot be read."""
+    names = read_roster(roster) if roster is not None else frozenset()
+    return names | members(group) if group is not None else names

@@ -7,13 +7,22 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.model.teaching.cohort import Cohort
+from coach.model.teaching.cohort import Cohort, Person, Summary
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
 from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Asked, Question
 from coach.tui.render.asked import asked_line
-from coach.tui.render.cohort import COHORT_COLUMNS, cohort_rows, cohort_title, row_key, verdict_lines
+from coach.tui.render.cohort import (
+    COHORT_COLUMNS,
+    EMPTY_KEY,
+    cohort_rows,
+    cohort_title,
+    idle_page,
+    row_key,
+    run_page,
+    verdict_lines,
+)
 from coach.tui.render.text import printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
@@ -39,7 +48,7 @@ class CohortScreen(ListScreen, screen="cohort"):
 
     def on_mount(self) -> None:
         self.table.focus()
-        self.post_message(Wanted(Question.COHORT))
+        self.post_message(Wanted(Question.COHORT, is_anew=True))  # the roster may have changed
 
     @property
     def _told(self) -> Asked[Cohort]:
@@ -69,10 +78,20 @@ class CohortScreen(ListScreen, screen="cohort"):
 
     def action_open(self) -> None:
         cohort, key = self._told.value, self.table.cursor_key
-        for person in cohort.people if cohort is not None else ():
+        if cohort is None:
+            return
+        if key == EMPTY_KEY:
+            self.post_message(ScreenOpened("explained", "nothing yet", idle_page(cohort)))
+        for person in cohort.people:
             for each in person.runs:
                 if row_key(person, each.run_id) == key:
-                    if self.context.run(each.run_id) is not None:
-                        self.post_message(ScreenOpened("job", each.run_id))
-                    else:
-                        self.note(f"only {person.user} can open it")
+                    self._open_run(cohort, person, each)
+
+    def _open_run(self, cohort: Cohort, person: Person, each: Summary) -> None:
+        """One's own run, or the page of what another person's run shares."""
+        if self.context.run(each.run_id) is not None:
+            self.post_message(ScreenOpened("job", each.run_id))
+            return
+        title = printable(f"{person.user} {each.thing}")
+        page = run_page(cohort, person, each, self.context.now_s)
+        self.post_message(ScreenOpened("explained", title, page))

@@ -14,10 +14,10 @@ from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState
 from coach.sources.io import Io
 from coach.sources.machine.disk import read_space, why_not_writable
-from coach.sources.machine.file_clock import read_skew
 from coach.sources.machine.quota import read_mount, read_quota
 from coach.sources.machine.user import user_name
-from coach.workflows.doctor.here import judge_skew
+from coach.workflows.doctor.clock import look_at_clock
+from coach.workflows.doctor.course import course_probes
 from coach.workflows.doctor.probes import Probe
 from coach.workflows.doctor.records import look_at_records
 
@@ -38,8 +38,9 @@ def place_probes(settings: Settings, io: Io) -> dict[tuple[str, str], Probe]:
     if settings.data_dir is not None:
         data_dir = settings.data_dir
         probes[AREA, "data sets"] = lambda: [judge_data(data_dir, data_dir.is_dir())]
+    probes.update(course_probes(settings, AREA))
     probes[AREA, "records"] = lambda: [look_at_records(settings, AREA)]
-    probes[AREA, "clock"] = lambda: _look_at_clock(settings.runs_root)
+    probes[AREA, "clock"] = lambda: look_at_clock(settings.runs_root, AREA)
     return probes
 
 
@@ -80,11 +81,3 @@ def judge_data(path: Path, is_there: bool) -> Check:
     return Check(
         AREA, "data sets", CheckState.WARNING, str(path), because, "correct data_dir in config.toml", False
     )
-
-
-def _look_at_clock(directory: Path) -> list[Check]:
-    place = next((path for path in (directory, *directory.parents) if path.is_dir()), directory)
-    if why_not_writable(place) is not None:
-        because = "nothing can be written there to look at its time"
-        return [Check(AREA, "clock", CheckState.UNKNOWN, None, because, is_needed=False)]
-    return [judge_skew(place, read_skew(place))]

@@ -148,9 +148,11 @@ def at_once_of(request: LaunchRequest, recipe: Recipe, plans: Sequence[Plan]) ->
         return said or (AT_ONCE if request.sweep else 1)
     if said is not None and said > 1:
         because = (
-            "this machine" if plans[0].backend == "local" else "runs that ask Slurm for different things"
+            "this machine runs them one after the other"
+            if plans[0].backend == "local"
+            else "the runs ask Slurm for different resources, so coach starts one after the other"
         )
-        raise UserError(f"--at-once {said}: {because} train one after the other", "leave it out")
+        raise UserError(f"--at-once {said}: {because}", "leave it out")
     return 1
 
 

@@ -168,6 +168,7 @@ def _note_job(paths: runs.RunPaths, job_id: str) -> tuple[str, ...]:
     same, and coach finds it later by its output."""
     try:
         runs.update_json(paths.run_json, {"job_id": job_id, **_TAKEN})
+        share.share(paths)  # the cohort knew the run before its job had a number
     except (OSError, runs.RunFileError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or error
         words = f"job {job_id} is queued, but {paths.run_json} could not be written: {why}"

@@ -84,7 +84,7 @@ def plan_all(
         asked = replace(member.request, sweep_point=point, group_before=tuple(ids[:index]))
         plans.append(plan_for(asked, settings, env, io, site, now_s, name))
     at_once = at_once_of(request, recipe, plans)
-    _check_room(len(plans), settings, io, now_s)
+    _check_room(len(plans), at_once, settings, io, now_s)
     first, *others = plans
     said = "; ".join(parameters.show(member.value) for member in members)
     pace = words_of_pace(at_once)
@@ -154,16 +154,23 @@ def _read(run: Run, settings: Settings, io: Io, backend: str, user: str, engine:
     return member_of(run, snapshot, history, engine.diagnose(snapshot, history).findings)
 
 
-def _check_room(num_runs: int, settings: Settings, io: Io, now_s: float) -> None:
+def _check_room(num_runs: int, at_once: int | None, settings: Settings, io: Io, now_s: float) -> None:
+    """Refuse a group of which more runs would go at the same time than the site allows. The runs of a group
+    that wait for each other take no room."""
     most = settings.limits.max_running
+    if most is None:
+        return
     alive = num_alive_runs(settings, io, now_s)
-    if most is not None and alive + num_runs > most:
+    going = num_runs if at_once is None else min(num_runs, at_once)
+    if alive + going > most:
         place = settings.origins.get("limits.max_running")
+        others = f", and {alive} of your runs are pending or running" if alive else ""
+        room = most - alive
+        hint = f"--at-once {room}" if 1 <= room < going else "wait for your runs to end, or cancel one"
         raise UserError(
-            f"{num_runs} runs beside {alive} that are pending or running: the site allows at most {most} at "
-            "once"
+            f"{going} runs of this group would go at once{others}: the site allows at most {most}"
             f"{f' ({place})' if place else ''}",
-            "sweep over fewer values",
+            hint,
         )
 
 

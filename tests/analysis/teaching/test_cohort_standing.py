@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from coach.analysis.teaching.cohort_standing import (
+    best_words,
     finding_words,
     people_of,
-    solved_words,
     state_words,
     verdict_words,
     waiting_long,
@@ -73,7 +74,23 @@ def test_a_run_without_a_diagnosis_is_not_called_healthy() -> None:
     assert finding_words(make_summary()) == "none"
     assert finding_words(make_summary(is_drill=True)) == "answer first"
     solved = [
-        solved_words(make_summary(is_drill=True, is_solved=is_solved)) for is_solved in (True, False, None)
+        best_words(make_summary(is_drill=True, is_solved=is_solved)) for is_solved in (True, False, None)
     ]
-    assert solved == ["yes", "given up", "not yet"]
-    assert solved_words(make_summary()) == ""
+    assert solved == ["solved", "given up", "not yet"]
+    assert best_words(make_summary()) == ""
+
+
+def test_a_run_whose_last_step_is_old_against_its_own_steps_is_stalled() -> None:
+    stuck = make_summary(last_step_time_s=NOW_S - 380, step_gap_s=0.1)
+    assert state_words(stuck, NOW_S) == "no step 6 min"
+    [person] = people_of([stuck], {1000: "emil"}, None)
+    assert verdict_words(Cohort("/shared", (person,)), NOW_S) == [
+        "emil ddp: last step 6 min ago, while it runs"
+    ]
+    for spared in (
+        {"step_gap_s": 90.0},
+        {"is_drill": True},
+        {"state": "COMPLETED"},
+        {"last_step_time_s": None},
+    ):
+        assert replace(stuck, **spared).stalled_s(NOW_S) is None

@@ -48,8 +48,8 @@ def test_the_teacher_reads_the_summary_that_a_run_has_shared(
     assert share(a_run(tmp_path, place), {"code": "NUM001", "severity": "critical"}) is None
     status, out, _ = coach(capfd, str(place))
     assert status == 0
-    [row] = [line.split() for line in out.splitlines() if "ddp" in line]
-    assert row[1:] == ["ddp", "RUNNING", "–", "critical", "NUM001"]
+    [row] = [line.split() for line in out.splitlines() if "RUNNING" in line]
+    assert row[1:] == ["ddp", "RUNNING", "–", "–", "critical", "NUM001", "–", "–"]
 
 
 @pytest.mark.root
@@ -68,11 +68,11 @@ def test_learners_are_known_by_the_owner_of_their_files_and_missing_ones_are_nam
     status, out, _ = coach(capfd, str(place), "--roster", str(roster))
     assert status == 0
     rows = [line.split() for line in out.splitlines()]
-    assert ["60001", "typo", "RUNNING", "512", "yes"] in rows
-    assert ["60001", "ddp", "RUNNING", "512", "none"] in rows
-    assert ["absent", "nothing", "yet"] in rows
+    assert ["60001", "typo", "RUNNING", "–", "512", "solved", "–"] in rows
+    assert ["60001", "ddp", "RUNNING", "–", "512", "none", "–", "–"] in rows
+    assert ["typo", "1", "0", "0"] in rows
     assert "pending for 10 min or longer: 60002 25 min" in out
-    assert "nothing yet: absent" in out
+    assert "nothing yet: 1 of 3: absent" in out
     assert "not read: 60001-run-9.json: not valid JSON" in out
     _, out, _ = coach(capfd, str(place), "--roster", str(roster), "--format", "json")
     people = {person["user"]: person for person in json.loads(out)["people"]}
@@ -80,6 +80,34 @@ def test_learners_are_known_by_the_owner_of_their_files_and_missing_ones_are_nam
     assert people["60002"]["is_pending_long"] is True
     assert people["60002"]["runs"][1]["pending_s"] >= 1500
     assert (people["absent"]["runs"], people["absent"]["is_expected"]) == ([], True)
+
+
+def test_a_second_run_does_not_hide_the_completed_one(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = {"state": "COMPLETED", "finding": None, "created_time_s": 1.0, "job_id": "4755"}
+    put(place, "run-1", **done)
+    put(place, "run-2", state="CANCELLED", finding=None, created_time_s=2.0)
+    put(place, "run-3", recipe=None, drill="typo", is_solved=True, created_time_s=1.0)
+    put(place, "run-4", recipe=None, drill="typo", created_time_s=2.0)
+    put(place, "run-5", recipe="=cmd", state="TIMEOUT", finding=None)
+    roster = tmp_path / "roster"
+    roster.write_text("absent\n")
+    _, out, _ = coach(capfd, str(place), "--format", "json")
+    told = json.loads(out)
+    runs = {run["run_id"]: run for run in told["people"][0]["runs"]}
+    assert [runs[name]["best"]["run_id"] for name in ("run-2", "run-4", "run-5")] == [
+        "run-1",
+        "run-3",
+        "run-5",
+    ]
+    assert runs["run-2"]["best"]["job_id"] == "4755"
+    assert [each["num_finished"] for each in told["counts"]] == [0, 1, 1]
+    _, out, _ = coach(capfd, str(place), "--roster", str(roster), "--format", "csv")
+    head, *rows = out.splitlines()
+    assert head == "user,'=cmd,ddp,drill typo"
+    assert rows[0] == "absent,,,"
+    assert rows[1].endswith(",TIMEOUT,COMPLETED,solved")
 
 
 def test_the_members_of_a_group_are_expected(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +130,7 @@ def test_the_config_gives_the_cohort_directory_and_the_roster(
     config.write_text(f'[launch]\nshare = "{place}"\n[cohort]\nroster = "{tmp_path}/roster"\n')
     status, out, _ = coach(capfd)
     assert status == 0
-    assert "nothing yet: absent" in out
+    assert "nothing yet: 1 of 1: absent" in out
     config.write_text('[launch]\nshare = "shared"\n')
     status, _, err = coach(capfd)
     assert status == 2

@@ -17,7 +17,7 @@ from coach.sources.machine.disk import Space
 from coach.sources.machine.file_clock import Skew, read_skew
 from coach.sources.machine.quota import Quota
 from coach.sources.machine.terminal import Terminal
-from coach.workflows.doctor import environments, here, places, records, slurm
+from coach.workflows.doctor import course, environments, here, places, records, slurm
 
 OK, WARNING, WRONG, UNKNOWN = CheckState.OK, CheckState.WARNING, CheckState.WRONG, CheckState.UNKNOWN
 
@@ -272,3 +272,18 @@ def test_records_over_the_limit_name_the_command_that_thins_them() -> None:
     full = records.judge_records("places", Volume(5200, 4_000_000), limits)
     assert (full.state, "coach runs clean --records" in (full.todo or "")) == (CheckState.WARNING, True)
     assert records.judge_records("places", None, limits).state is CheckState.UNKNOWN
+
+
+def test_the_shared_folder_and_the_roster_have_lines_of_their_own(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    assert course.judge_share("roots", str(tmp_path)).state is OK
+    tmp_path.chmod(0o777)
+    unsafe = course.judge_share("roots", str(tmp_path))
+    assert (unsafe.what, unsafe.state) == ("shared folder", WRONG)
+    assert "could replace" in (unsafe.because or "")
+    assert course.judge_share("roots", str(tmp_path / "nowhere")).state is WRONG
+    roster = tmp_path / "people"
+    settings = Settings(tmp_path, tmp_path, tmp_path, roster=roster)
+    assert course.judge_roster("roots", settings).state is WARNING
+    roster.write_text("ada\nbob\n")
+    assert course.judge_roster("roots", settings).value == f"{roster}: 2 names"

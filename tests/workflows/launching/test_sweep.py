@@ -174,7 +174,7 @@ def test_an_array_that_is_refused_leaves_no_run(world: World) -> None:
         ({"num_random": 2}, CLUSTER, "--random 2: there is no sweep"),
         ({"sweep": {"lr": "1,2"}, "set": {"lr": "1"}}, CLUSTER, "both set its value"),
         ({"sweep": {"lr": "1,2"}, "at_once": 0}, CLUSTER, "must be 1 to 64"),
-        ({"sweep": {"lr": "1,2"}, "at_once": 2}, MACHINE, "this machine train one after the other"),
+        ({"sweep": {"lr": "1,2"}, "at_once": 2}, MACHINE, "this machine runs them one after the other"),
     ],
 )
 def test_an_impossible_sweep_is_refused_with_the_reason(
@@ -211,13 +211,17 @@ def test_a_group_is_cancelled_if_one_of_its_runs_is_refused(world: World) -> Non
     assert {run.state for run in left} == {"CANCELLED"}
 
 
-def test_the_site_s_limit_counts_the_whole_group(world: World) -> None:
+def test_the_site_s_limit_counts_the_runs_of_a_group_that_go_at_once(world: World) -> None:
     world.settings = replace(world.settings, limits=Limits(max_running=2))
-    plan(world, set={"world_sizes": "1,2"})
-    with pytest.raises(
-        UserError, match="3 runs beside 0 that are pending or running: the site allows at most 2"
-    ):
-        plan(world, set={"world_sizes": "1,2,4"})
+    assert len(plan(world, set={"world_sizes": "1,2,4"}).others) == 2  # one after the other
+    with pytest.raises(UserError, match="3 runs of this group would go at once: the site allows") as error:
+        plan(world, "baseline", sweep={"lr": "0.1,0.2,0.3"})
+    assert error.value.hint == "--at-once 2"
+    submit(plan(world, set={"world_sizes": "1,2,4"}), world.settings, world.env, world.io)
+    plan(world)  # those that wait for each other count as one
+    world.settings = replace(world.settings, limits=Limits(max_running=1))
+    with pytest.raises(UserError, match="1 of your runs are pending or running"):
+        plan(world)
 
 
 def test_a_fix_mends_one_run_of_a_group_and_not_all(world: World) -> None:
