@@ -48,6 +48,23 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class FullDisk:
+    """Writes of coach's own that failed on a node because the run's file system was full, and did not succeed
+    again. None: unknown."""
+
+    node: str
+    file: str
+    """The file with this record."""
+    is_quota: bool
+    """True if the user's quota was used up; False if the file system was full."""
+    first_time_s: float | None
+    last_time_s: float | None
+    free_bytes: int | None
+    """Free space of the file system at the last failed write."""
+    free_inodes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Content of run.json, read tolerantly: missing values are None or empty. Times are epoch seconds."""
 
@@ -105,6 +122,8 @@ class Run:
     found_by: str | None = None
     """The Slurm field by which coach found the job after sbatch's answer was lost: `StdOut` or
     `SubmitLine`."""
+    full_disks: tuple[FullDisk, ...] = ()
+    """Nodes that could not write to the run directory until the end; filled for a run that is followed."""
     submission: Submission | None = None
     """State of the submission if there is no job id; None: not checked, or not needed."""
 

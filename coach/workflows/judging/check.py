@@ -38,6 +38,7 @@ from coach.workflows.judging.earlier_runs import PastRuns, joined, rows_of
 from coach.workflows.judging.job_files import ForeignFiles
 from coach.workflows.judging.lazy_engine import with_advice
 from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.room_now import with_room
 from coach.workflows.judging.targets import (
     Target,
     TargetKind,
@@ -122,7 +123,7 @@ class Checker:
         if this is not None and (this.failure is not None or this.samples_per_s is not None):
             known = list_runs(self._io, self._settings.runs_root, run_index(self._settings))
             self._past.catch_up(this, known, self._io, self._read_past)
-        told = self._beside_others(diagnosis, snapshot, this)
+        told = self._beside_others(with_room(diagnosis, snapshot, self._io), snapshot, this)
         told = self._as_told(told, _paths_read(target, snapshot, files))
         waiting = waiting_of(snapshot.job, self._io)
         return Checked(told, snapshot, read, history=history, waiting=waiting)
@@ -134,7 +135,8 @@ class Checker:
         target = Target(run_dir.name, TargetKind.RUN, run_dir)
         snapshot, history, diagnosis, _ = self._read(target, JobList((), False))
         this = self._past.note(snapshot, history, diagnosis)
-        return Checked(self._with_past(diagnosis, snapshot, this), snapshot, None, history=history)
+        told = self._with_past(with_room(diagnosis, snapshot, self._io), snapshot, this)
+        return Checked(told, snapshot, None, history=history)
 
     def own_jobs(self) -> tuple[list[Judged], int]:
         """The judged own jobs, worst first, and the number left out; one question to the queue for all of
