@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import sys
 import threading
 import time
@@ -35,10 +36,12 @@ from coach.workflows.readonly import refuse_if_readonly
 if TYPE_CHECKING:
     from coach.cli import check, compare
     from coach.cli.documents.launching import LaunchedRun
+    from coach.launch import recipe
     from coach.rules import engine
     from coach.workflows.judging import lazy_engine
 else:
     check, compare = late("coach.cli", "check", "compare")
+    recipe = late("coach.launch", "recipe")
     engine = late("coach.rules", "engine")
     lazy_engine = late("coach.workflows.judging", "lazy_engine")
 
@@ -51,6 +54,24 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         raise UserError("--resume-with goes with --until-done", "give both options, or neither")
     asked = with_program(request_of(args), args, settings)
     return launch_as_is(asked, args, settings) if args.as_is else launch(asked, args, settings)
+
+
+def meant(args: argparse.Namespace, unknown: Sequence[str]) -> str | None:
+    """The hint for `--lr 0.1` or `lr=0.1` behind a recipe: its parameters go through --set."""
+    try:
+        known = recipe.get_recipe(args.what or "").parameters
+    except UserError:
+        return None
+    pairs, words = [], list(unknown)
+    while words:
+        key, equals, value = words.pop(0).partition("=")
+        if not equals and words and not words[0].startswith("--"):
+            value = words.pop(0)
+        name = key.lstrip("-").replace("-", "_")
+        pairs.append(f"--set {shlex.quote(name + '=' + (value or 'VALUE'))}")
+    first = pairs[0].removeprefix("--set ").partition("=")[0]
+    near = "" if first in known else f"; `coach recipes {args.what}` lists its parameters"
+    return f"a parameter of a recipe goes through --set: `{' '.join(pairs)}`{near}"
 
 
 def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:

@@ -36,13 +36,15 @@ class FullDisk:
         self._path = paths.full_disk_of(node)
         self._first_s: Optional[float] = None
 
-    def failed(self, error: OSError) -> None:
-        """A write failed. Any error other than a full disk is passed over."""
+    def failed(self, error: OSError, exit_code: Optional[int] = None) -> None:
+        """A write failed. Any error other than a full disk is passed over. `exit_code`: that of the command, if
+        it has ended."""
         if error.errno not in IS_FULL:
             return
         now_s = time.time()
         self._first_s = self._first_s if self._first_s is not None else self._earlier_first_s() or now_s
-        self._write({"errno": error.errno, "first_time_s": self._first_s, "last_time_s": now_s})
+        record = {"errno": error.errno, "first_time_s": self._first_s, "last_time_s": now_s}
+        self._write(record if exit_code is None else {**record, "exit_code": exit_code})
 
     def succeeded(self) -> None:
         """A write succeeded, so the disk is no longer full."""
@@ -51,12 +53,12 @@ class FullDisk:
             self._write({})
 
     @contextlib.contextmanager
-    def watch(self) -> Iterator[None]:
+    def watch(self, exit_code: Optional[int] = None) -> Iterator[None]:
         """Note an error of the writes in the block, and raise it again."""
         try:
             yield
         except OSError as error:
-            self.failed(error)
+            self.failed(error, exit_code)
             raise
         self.succeeded()
 

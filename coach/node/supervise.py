@@ -313,7 +313,7 @@ class _Attempt:
         with contextlib.suppress(Exception):
             if is_first_node(os.environ):
                 trainer_facts.fold(self.paths, self.started_time_s)
-        with self._told_if_full(), self._full_disk.watch():
+        with self._told_if_full(), self._full_disk.watch(returncode if returncode >= 0 else 128 - returncode):
             new_dirs = [
                 self.error_dir / name for name in sorted(_names(self.error_dir) - self._old_error_dirs)
             ]

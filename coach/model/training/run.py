@@ -62,6 +62,8 @@ class FullDisk:
     free_bytes: int | None
     """Free space of the file system at the last failed write."""
     free_inodes: int | None
+    exit_code: int | None = None
+    """That of the node's command, if it had ended: exit.json could not be written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -286,7 +286,7 @@ def read_exit(io: Io, run: Run) -> RunExit | None:
         value = parse_json(read_whole(io, paths.exit_json), paths.exit_json)
     if run.state == NOT_RECORDED and not is_final(text(value.get("state"))):
         value = {**value, **_read_exit_status(io, paths.exit_status)}
-    return parse_exit(value) if value else None
+    return parse_exit(value) if value else _exit_without_room(io, run)
 
 
 def read_full_disks(io: Io, run_dir: Path) -> tuple[FullDisk, ...]:
@@ -298,6 +298,18 @@ def read_full_disks(io: Io, run_dir: Path) -> tuple[FullDisk, ...]:
         return ()
     found = (_read_full_disk(io, folder / name) for name in names)
     return tuple(each for each in found if each is not None)
+
+
+def _exit_without_room(io: Io, run: Run) -> RunExit | None:
+    """The end of a run whose disk had no room for exit.json, once all its nodes noted their exit codes."""
+    if is_final(run.state) or run.started_time_s is None:
+        return None
+    noted = read_full_disks(io, Path(run.run_dir))
+    codes = [each.exit_code for each in noted if each.exit_code is not None]
+    if not codes or len(codes) < (whole(run.resources.get("num_nodes")) or 1):
+        return None
+    state, ended_s = "FAILED" if any(codes) else "COMPLETED", max(each.last_time_s or 0.0 for each in noted)
+    return RunExit(state, max(codes), ended_s or None, ())
 
 
 def _read_full_disk(io: Io, path: Path) -> FullDisk | None:
@@ -316,6 +328,7 @@ def _read_full_disk(io: Io, path: Path) -> FullDisk | None:
         last_time_s=finite(value.get("last_time_s")),
         free_bytes=whole(value.get("free_bytes")),
         free_inodes=whole(value.get("free_inodes")),
+        exit_code=whole(value.get("exit_code")),
     )
 
 

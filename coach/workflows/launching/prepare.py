@@ -21,6 +21,7 @@ from coach.launch.disk_space import (
     Room,
     checkpoint_bytes,
     judge_rooms,
+    other_place,
     reads_images,
 )
 from coach.launch.environment_check import check_environment, check_modules, own_warnings, torch_notes
@@ -227,8 +228,9 @@ def with_room(plan: Plan, settings: Settings, io: Io, now_s: float) -> Plan:
     could be written."""
     problem = why_not_writable(settings.runs_root)
     if problem is not None:
-        hint = "set runs_root in config.toml to a directory of yours"
-        raise UserError(f"{settings.runs_root}: runs cannot be written there: {problem}", hint)
+        raise UserError(
+            f"{settings.runs_root}: runs cannot be written there: {problem}", other_place("runs_root")
+        )
     parameters = plan.parameters if plan.request.own is None else None
     notes, warnings = judge_rooms(look_at_rooms(parameters, settings, io, now_s))
     if settings.runs_root_candidates and settings.runs_root_candidates[0][0] != settings.runs_root:

@@ -20,6 +20,7 @@ from coach import __version__, runs
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.launch import array_script, local
 from coach.launch import submit as slurm
+from coach.launch.disk_space import other_place
 from coach.launch.refusal import Refused
 from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
 from coach.model.errors import UserError
@@ -41,7 +42,7 @@ _FORGOTTEN_WAIT_S = 30.0
 
 
 _TAKEN = {"launcher": None, "found_by": None}
-_OTHER_ROOT = "set runs_root in config.toml to a directory of yours"
+_OTHER_ROOT = other_place("runs_root")
 
 
 def make_ready(plan: Plan) -> None:
