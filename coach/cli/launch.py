@@ -39,11 +39,13 @@ if TYPE_CHECKING:
     from coach.launch import recipe
     from coach.rules import engine
     from coach.workflows.judging import lazy_engine
+    from coach.workflows.launching import still_going
 else:
     check, compare = late("coach.cli", "check", "compare")
     recipe = late("coach.launch", "recipe")
     engine = late("coach.rules", "engine")
     lazy_engine = late("coach.workflows.judging", "lazy_engine")
+    still_going = late("coach.workflows.launching", "still_going")
 
 HAS_WORDS_BEHIND = True
 
@@ -89,6 +91,9 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
             check_ready(each)
             sys.stdout.write(each.script)
         return 0
+    going = still_going.same_launch(plan, settings, io)
+    if going is not None:
+        _say(f"note: {going.run_id} has the same recipe and values, and is {going.state} by its record")
     with telling_of_wait(_say) if plan.backend == "slurm" else contextlib.nullcontext():
         submitted = submit(plan, settings, env, io)
     notes = [line for each in submitted for line in each.notes]

@@ -16,6 +16,8 @@ from coach.model.training.run import Run
 from coach.rules.base import Need, Rule
 from coach.rules.from_numbers.job_means import cpu_means, gpu_means, node_means, peaks_of_memory
 
+_DENIED = "ermission denied"
+"""In the reason why a log was not read: then a sampler's record beside it could not be seen either."""
 _REMEDIES = {
     Need.LOG: ("no log was found, or it is empty", "name the log file: coach check FILE"),
     Need.METRICS: (
@@ -128,6 +130,10 @@ class Sight:
             )
         if need is Need.LOG and self.unread_logs:
             return NotMeasured(need.value, self.unread_logs, _REMEDIES[need][1])
+        if self.run is None and need in _TELEMETRY and _DENIED in self.unread_logs:
+            return NotMeasured(
+                need.value, "its files may not be read by you", "ask its owner: coach check JOB"
+            )
         said = next((gap for gap in self.gaps if gap.what == need.value), None)
         if said is None and self.unmeasured_job is not None and need in _TELEMETRY:
             because, how = _REMEDIES[need]

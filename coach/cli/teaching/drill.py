@@ -19,6 +19,7 @@ from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.workflows.backend import resolve_backend
 from coach.workflows.launching.prepare import look_at_site
+from coach.workflows.launching.still_going import going_drill
 from coach.workflows.teaching.drill_answer import Judgement, answer_drill
 from coach.workflows.teaching.drills import DrillEntry, get_drill, known_drills, why_skipped
 
@@ -31,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "coach drill [--backend B] [--format {text,json}]\n"
         "       coach drill NAME [--backend B] [--env ENV] [--python PATH] [--set KEY=VALUE] [--share DIR] "
-        "[--dry-run] [--wait]\n"
+        "[--again] [--dry-run] [--wait]\n"
         "       coach drill NAME|RUN --answer CAUSE | --give-up\n"
         "       coach drill --all [--only NAME,...] [--backend B] [--env ENV] [--python PATH] [--format "
         "{text,json}]"
@@ -51,6 +52,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="test coach itself: run every drill, find its cause, fix it and measure the gain; fixes that "
         "change the training result are applied too",
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="launch it although its newest run still waits or runs"
     )
     parser.add_argument("--only", metavar="NAME,…", help="with --all: only these drills")
     add_ways(parser)
@@ -78,6 +82,12 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         why = why_skipped(drill, look_at_site(resolve_backend(backend, os.environ, settings), io))
         if why is not None:
             raise UserError(f"{args.drill}: {why}")
+    going = None if args.again or args.dry_run else going_drill(args.drill, settings, io)
+    if going is not None:
+        raise UserError(
+            f"{args.drill}: {going.run_id} is {going.state} by its record, and has no answer yet",
+            f"`coach drill {args.drill} --answer CAUSE` answers it; --again launches another one",
+        )
     asked = LaunchRequest(
         args.drill,
         args.backend,

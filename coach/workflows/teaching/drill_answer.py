@@ -167,6 +167,12 @@ def speaks_against(
     lines = []
     for rule in (rule for rule in rules if rule.cause == cause):
         page = rule_page(type(rule))
-        saw = "saw nothing of it" if sight.can_judge(rule) else "could not judge: its data are missing"
+        saw = "saw nothing of it" if sight.can_judge(rule) else f"is no evidence: {_missing(sight, rule)}"
         lines.append(f"{page.code} {saw}. It looks for this: {page.summary}")
     return tuple(lines) or (f"no rule found {cause} in the measurements",)
+
+
+def _missing(sight: Sight, rule: Rule) -> str:
+    """The data that a rule lacks, each with its reason."""
+    told = [f"{each.what} was not measured ({each.because})" for each in sight.not_measured(rule)]
+    return "; ".join(told) or "its data are missing"
