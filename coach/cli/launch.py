@@ -111,6 +111,17 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
     return _status_of_end(plan, submitted, states, settings, io, args.format)
 
 
+def refuse_second(args: argparse.Namespace, settings: Settings, io: SystemIo) -> None:
+    """Refuse a drill whose newest run waits or runs without an answer, unless --again or --dry-run is given.
+    Raises UserError."""
+    going = None if args.again or args.dry_run else still_going.going_drill(args.drill, settings, io)
+    if going is not None:
+        raise UserError(
+            f"{args.drill}: {going.run_id} is {going.state} by its record, and has no answer yet",
+            f"`coach drill {args.drill} --answer CAUSE` answers it; --again launches another one",
+        )
+
+
 def _status_of_end(
     plan: Plan,
     submitted: Sequence[Submitted],

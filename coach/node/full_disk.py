@@ -37,8 +37,8 @@ class FullDisk:
         self._first_s: Optional[float] = None
 
     def failed(self, error: OSError, exit_code: Optional[int] = None) -> None:
-        """A write failed. Any error other than a full disk is passed over. `exit_code`: that of the command, if
-        it has ended."""
+        """A write failed. Any error other than a full disk is passed over. `exit_code`: that of the
+        command, if it has ended."""
         if error.errno not in IS_FULL:
             return
         now_s = time.time()

@@ -1,4 +1,4 @@
-"""A full disk takes no new record: the node notes it in a file that was made before, and the rule reads it."""
+"""A full disk takes no new record: the node notes it in a file made before, and the rule reads it."""
 
 import errno
 import json

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from coach.cli.diagnosis_text import finding_lines
-from coach.cli.launch import launch
+from coach.cli.launch import launch, refuse_second
 from coach.cli.launch_request import add_environment, add_share, add_ways, pairs, shared_place
 from coach.cli.teaching import drill_all
 from coach.cli.text import print_json, print_line, print_table, printable
@@ -19,7 +19,6 @@ from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.workflows.backend import resolve_backend
 from coach.workflows.launching.prepare import look_at_site
-from coach.workflows.launching.still_going import going_drill
 from coach.workflows.teaching.drill_answer import Judgement, answer_drill
 from coach.workflows.teaching.drills import DrillEntry, get_drill, known_drills, why_skipped
 
@@ -82,12 +81,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         why = why_skipped(drill, look_at_site(resolve_backend(backend, os.environ, settings), io))
         if why is not None:
             raise UserError(f"{args.drill}: {why}")
-    going = None if args.again or args.dry_run else going_drill(args.drill, settings, io)
-    if going is not None:
-        raise UserError(
-            f"{args.drill}: {going.run_id} is {going.state} by its record, and has no answer yet",
-            f"`coach drill {args.drill} --answer CAUSE` answers it; --again launches another one",
-        )
+    refuse_second(args, settings, io)
     asked = LaunchRequest(
         args.drill,
         args.backend,

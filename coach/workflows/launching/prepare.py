@@ -21,9 +21,9 @@ from coach.launch.disk_space import (
     Room,
     checkpoint_bytes,
     judge_rooms,
-    other_place,
     reads_images,
 )
+from coach.launch.disk_space import other_place as other_place
 from coach.launch.environment_check import check_environment, check_modules, own_warnings, torch_notes
 from coach.launch.interpreter import choose_environment, choose_python, python_of_own
 from coach.launch.limits import check_limits, num_alive

@@ -20,7 +20,6 @@ from coach import __version__, runs
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.launch import array_script, local
 from coach.launch import submit as slurm
-from coach.launch.disk_space import other_place
 from coach.launch.refusal import Refused
 from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
 from coach.model.errors import UserError
@@ -31,6 +30,7 @@ from coach.node import share
 from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
 from coach.sources.machine.disk import why_not_writable
 from coach.sources.runs.local_process import identify, state_of
+from coach.workflows.launching.prepare import other_place
 from coach.workflows.launching.prepare import prepare as prepare
 from coach.workflows.launching.refusals import explained, keep_question
 from coach.workflows.readonly import refuse_if_readonly
