@@ -159,7 +159,7 @@ site:
 	@if [ -z "$(PREFIX)" ]; then echo "where to? make site PREFIX=/shared/apps/coach" >&2; exit 2; fi
 	$(call install,site,write its completions and man page)
 	PYTHONPATH=$(CURDIR) exec $(VENV)/bin/python site/install.py --prefix "$(PREFIX)" $(if $(PYTHON),--python "$(PYTHON)") \
-		$(if $(WHEELHOUSE),--wheelhouse "$(WHEELHOUSE)")
+		$(if $(WHEELHOUSE),--wheelhouse "$(WHEELHOUSE)") $(if $(PRIVATE),--private)
 
 # What .venv holds goes into the file: no network is needed once it is there.
 single:

@@ -38,6 +38,9 @@ PACKED_RECORDS = "packed.jsonl"
 """In the metrics, the telemetry or its rotated parts: the records of several files, merged when there were
 too many files. Records of metrics then name their rank."""
 
+FULL_DISK_SUFFIX = ".full"
+"""In the telemetry, the end of a node's file about its full file system."""
+
 RUN_VARIABLE = "COACH_RUN_ID"
 """Environment variable with the run's name, in each process that a run starts on the machine of its `coach
 run` or supervisor."""
@@ -127,6 +130,10 @@ class RunPaths:
 
     def telemetry_of(self, node: str) -> Path:
         return self.telemetry_dir / f"{node}.jsonl"
+
+    def full_disk_of(self, node: str) -> Path:
+        """Overwritten in place, because a full disk takes no new file."""
+        return self.telemetry_dir / f"{node}{FULL_DISK_SUFFIX}"
 
     def stack_samples_of(self, node: str) -> Path:
         return self.stacks_dir / f"samples-{node}.jsonl"

@@ -31,6 +31,9 @@ def main() -> int:
     parser.add_argument("--prefix", required=True, type=Path, help="the folder of all versions")
     parser.add_argument("--python", default=sys.executable, help="an interpreter that every node sees")
     parser.add_argument("--wheelhouse", default="", help="where the wheels come from, without a network")
+    parser.add_argument(
+        "--private", action="store_true", help="install although other users cannot start the interpreter"
+    )
     args = parser.parse_args()
     prefix = args.prefix.expanduser().absolute()
     root = prefix / __version__
@@ -39,10 +42,12 @@ def main() -> int:
         return 1
     hiding = hidden_by(args.python)
     if hiding is not None:
-        print(
-            f"warning: only its owner can enter {hiding}: name another interpreter by PYTHON=",
-            file=sys.stderr,
-        )
+        words = f"only its owner can enter {hiding}, so nobody else could start coach"
+        if not args.private:
+            hint = "name another interpreter by PYTHON=, or give PRIVATE=1 if it is for you alone"
+            print(f"{words}: nothing was installed; {hint}", file=sys.stderr)
+            return 1
+        print(f"warning: {words}", file=sys.stderr)
     try:
         _install(root, args.python, args.wheelhouse)
         _publish(prefix, root)

@@ -144,11 +144,17 @@ def arguments_of(name: str, arguments: Sequence[str]) -> argparse.Namespace:
         if unknown:
             raise UserError(
                 f"coach {name} has no option {unknown[0]}",
-                f"your program's own options follow --: `-- {shlex.join(unknown)}`",
+                _hint_for_unknown(module, args, unknown),
             )
         args.behind = behind
         return args
     return parser.parse_args(arguments)
+
+
+def _hint_for_unknown(module: Any, args: argparse.Namespace, unknown: Sequence[str]) -> str:
+    """The module's own hint, if it knows what was meant."""
+    own: str | None = module.meant(args, unknown) if hasattr(module, "meant") else None
+    return own or f"your program's own options follow --: `-- {shlex.join(unknown)}`"
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:

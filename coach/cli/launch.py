@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import sys
 import threading
 import time
@@ -35,12 +36,16 @@ from coach.workflows.readonly import refuse_if_readonly
 if TYPE_CHECKING:
     from coach.cli import check, compare
     from coach.cli.documents.launching import LaunchedRun
+    from coach.launch import recipe
     from coach.rules import engine
     from coach.workflows.judging import lazy_engine
+    from coach.workflows.launching import still_going
 else:
     check, compare = late("coach.cli", "check", "compare")
+    recipe = late("coach.launch", "recipe")
     engine = late("coach.rules", "engine")
     lazy_engine = late("coach.workflows.judging", "lazy_engine")
+    still_going = late("coach.workflows.launching", "still_going")
 
 HAS_WORDS_BEHIND = True
 
@@ -51,6 +56,24 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         raise UserError("--resume-with goes with --until-done", "give both options, or neither")
     asked = with_program(request_of(args), args, settings)
     return launch_as_is(asked, args, settings) if args.as_is else launch(asked, args, settings)
+
+
+def meant(args: argparse.Namespace, unknown: Sequence[str]) -> str | None:
+    """The hint for `--lr 0.1` or `lr=0.1` behind a recipe: its parameters go through --set."""
+    try:
+        known = recipe.get_recipe(args.what or "").parameters
+    except UserError:
+        return None
+    pairs, words = [], list(unknown)
+    while words:
+        key, equals, value = words.pop(0).partition("=")
+        if not equals and words and not words[0].startswith("--"):
+            value = words.pop(0)
+        name = key.lstrip("-").replace("-", "_")
+        pairs.append(f"--set {shlex.quote(name + '=' + (value or 'VALUE'))}")
+    first = pairs[0].removeprefix("--set ").partition("=")[0]
+    near = "" if first in known else f"; `coach recipes {args.what}` lists its parameters"
+    return f"a parameter of a recipe goes through --set: `{' '.join(pairs)}`{near}"
 
 
 def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:
@@ -68,6 +91,9 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
             check_ready(each)
             sys.stdout.write(each.script)
         return 0
+    going = still_going.same_launch(plan, settings, io)
+    if going is not None:
+        _say(f"note: {going.run_id} has the same recipe and values, and is {going.state} by its record")
     with telling_of_wait(_say) if plan.backend == "slurm" else contextlib.nullcontext():
         submitted = submit(plan, settings, env, io)
     notes = [line for each in submitted for line in each.notes]
@@ -83,6 +109,17 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
     if not args.wait:
         return 0
     return _status_of_end(plan, submitted, states, settings, io, args.format)
+
+
+def refuse_second(args: argparse.Namespace, settings: Settings, io: SystemIo) -> None:
+    """Refuse a drill whose newest run waits or runs without an answer, unless --again or --dry-run is given.
+    Raises UserError."""
+    going = None if args.again or args.dry_run else still_going.going_drill(args.drill, settings, io)
+    if going is not None:
+        raise UserError(
+            f"{args.drill}: {going.run_id} is {going.state} by its record, and has no answer yet",
+            f"`coach drill {args.drill} --answer CAUSE` answers it; --again launches another one",
+        )
 
 
 def _status_of_end(

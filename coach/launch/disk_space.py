@@ -101,8 +101,15 @@ def judge_rooms(rooms: Iterable[Room]) -> tuple[tuple[str, ...], tuple[str, ...]
     return tuple(notes), tuple(warnings)
 
 
+def other_place(key: str) -> str:
+    """How to name another directory. A full or read-only home may hold config.toml itself, so the environment
+    variable comes first."""
+    variable = f"COACH_{key.upper()}"
+    return f"`export {variable}=/scratch/$USER/coach` names another directory ({key} in config.toml for good)"
+
+
 def _check_minimum(room: Room, known: list[tuple[tuple[int, int], str]]) -> None:
-    hint = f"`coach runs clean` lists what could go; {room.key} in config.toml names another directory"
+    hint = f"`coach runs clean` and `coach data` list what could go; {other_place(room.key)}"
     for (left_bytes, _), whose in known:
         if left_bytes < MIN_LEFT_BYTES:
             raise UserError(

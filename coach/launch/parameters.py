@@ -18,6 +18,7 @@ from coach.model.launching.launch import Scalar
 
 TYPES = ("int", "float", "str", "bool")
 _WANTED = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
+_MAX_LISTED = 8
 _MAX_INT = 2**63 - 1
 
 
@@ -96,8 +97,8 @@ def resolve(
     """Each parameter's value (the given one, else its default), and the warnings."""
     for key in said:
         if key not in parameters:
-            near = get_close_matches(key, parameters, 1)
-            hint = f"did you mean {near[0]}?" if near else f"its parameters: {', '.join(parameters)}"
+            near = get_close_matches(key, parameters, 1) or _described(key, parameters)
+            hint = f"did you mean {near[0]}?" if near else _listed(recipe_name, parameters)
             raise UserError(f"--set {key}: recipe {recipe_name} has no parameter {key!r}", hint)
     values = {
         name: convert(parameter, said[name], f"--set {name}") if name in said else parameter.default
@@ -105,6 +106,19 @@ def resolve(
     }
     warnings = (warning(parameter, values[name]) for name, parameter in parameters.items())
     return values, tuple(line for line in warnings if line is not None)
+
+
+def _described(key: str, parameters: Mapping[str, Parameter]) -> list[str]:
+    """The parameter whose description has the words of the key: `learning_rate` means lr."""
+    words = key.replace("_", " ").replace("-", " ").casefold().strip()
+    known = [each.name for each in parameters.values() if words in each.help.casefold()] if words else []
+    return known[:1] if len(words) > 3 else []
+
+
+def _listed(recipe_name: str, parameters: Mapping[str, Parameter]) -> str:
+    if len(parameters) <= _MAX_LISTED:
+        return f"its parameters: {', '.join(parameters)}"
+    return f"`coach recipes {recipe_name}` lists its {len(parameters)} parameters"
 
 
 def _typed(kind: str, value: Any) -> Scalar | None:

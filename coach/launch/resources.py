@@ -256,6 +256,10 @@ def _target(request: LaunchRequest, site: Site) -> _Target:
     nodes = tuple(node for node in site.nodes if partition.name in node.partitions)
     name = f"partition {partition.name}"
     has_gpus_there = None if partition.num_gpus_per_node is None else partition.num_gpus_per_node > 0
+    # A partition for the CPUs of GPU nodes: Slurm gives GPUs to those who name it and ask for them.
+    asks = bool(request.partition is not None and request.gpus_per_node)
+    if asks and has_gpus_there is False and any(node.gpus for node in nodes):
+        has_gpus_there = True
     num_nodes = partition.num_nodes
     return _Target(name, nodes, num_nodes, has_gpus_there, partition, partition_name=partition.name)
 

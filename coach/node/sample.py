@@ -20,6 +20,7 @@ from typing import Callable, Iterable, Optional, Sequence
 
 from coach import runs
 from coach.node import share, trainer_facts
+from coach.node.full_disk import FullDisk
 from coach.node.gpm import GPM_HELP
 from coach.node.node_name import node_name
 from coach.node.processes import die_with_parent, read_stat
@@ -140,6 +141,7 @@ class Writer:
         self._sampler = sampler
         self._paths = paths
         self._file = TelemetryFile(paths, node)
+        self._full_disk = FullDisk(paths, node)
         self._started_time_s = started_time_s
         self._program = list(program)
         self._has_said_gaps = False
@@ -158,7 +160,8 @@ class Writer:
                 ("host", f"the sampler failed: {type(error).__name__}: {error}", "report it")
             )
             lines = []
-        with contextlib.suppress(OSError):  # a full disk: the next sample may succeed
+        # After a full disk, the next sample may succeed.
+        with contextlib.suppress(OSError), self._full_disk.watch():
             # A new file lacks the gaps; the next tick writes them again.
             is_new_file = self._file.append([*known_gaps, *lines])
             self._has_said_gaps = not is_new_file or not self._has_said_gaps

@@ -19,6 +19,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Set
 
 from coach import runs
 from coach.node import ended, first_look, judge, limits, own_run, peers, rank_ends, share, trainer_facts
+from coach.node.full_disk import FullDisk, reserve
 from coach.node.gpm import GPM_HELP
 from coach.node.node_name import is_first_node, is_first_task, node_name
 from coach.node.output import Output
@@ -247,6 +248,9 @@ class _Attempt:
         self._old_error_dirs = _names(self.error_dir)
         self._stderr_offset = _size(paths.stderr_log)
         self.is_full_disk_told = False
+        with contextlib.suppress(OSError):
+            reserve(paths, node)
+        self._full_disk = FullDisk(paths, node)
         self._is_alone = "SLURM_JOB_ID" not in os.environ and own_run.is_without_script(paths)
         self._earlier_oom_kills = limits.num_oom_kills(os.getpid()) or 0
 
@@ -311,7 +315,7 @@ class _Attempt:
         with contextlib.suppress(Exception):
             if is_first_node(os.environ):
                 trainer_facts.fold(self.paths, self.started_time_s)
-        with self._told_if_full():
+        with self._told_if_full(), self._full_disk.watch(returncode if returncode >= 0 else 128 - returncode):
             new_dirs = [
                 self.error_dir / name for name in sorted(_names(self.error_dir) - self._old_error_dirs)
             ]

@@ -16,6 +16,8 @@ from coach.model.training.run import Run
 from coach.rules.base import Need, Rule
 from coach.rules.from_numbers.job_means import cpu_means, gpu_means, node_means, peaks_of_memory
 
+_DENIED = "ermission denied"
+"""In the reason why a log was not read: then a sampler's record beside it could not be seen either."""
 _REMEDIES = {
     Need.LOG: ("no log was found, or it is empty", "name the log file: coach check FILE"),
     Need.METRICS: (
@@ -128,14 +130,28 @@ class Sight:
             )
         if need is Need.LOG and self.unread_logs:
             return NotMeasured(need.value, self.unread_logs, _REMEDIES[need][1])
+        if self._is_kept_from_us and need in _TELEMETRY:
+            return NotMeasured(
+                need.value, "its files may not be read by you", "ask its owner: coach check JOB"
+            )
         said = next((gap for gap in self.gaps if gap.what == need.value), None)
-        if said is None and self.unmeasured_job is not None and need in _TELEMETRY:
-            because, how = _REMEDIES[need]
-            return NotMeasured(need.value, because, f"coach attach {self.unmeasured_job}; next time, {how}")
-        if said is None and self.summary_told and need in _TELEMETRY:
-            because, how = _REMEDIES[need]
-            return NotMeasured(need.value, f"{because}; {self.summary_told}", how)
+        if said is None and need in _TELEMETRY:
+            said = self._of_a_job(need)
         return said or NotMeasured(need.value, *_remedy(need, self.run))
+
+    def _of_a_job(self, need: Need) -> NotMeasured | None:
+        """Missing telemetry of a job that coach can still measure, or that jobstats measured."""
+        because, how = _REMEDIES[need]
+        if self.unmeasured_job is not None:
+            return NotMeasured(need.value, because, f"coach attach {self.unmeasured_job}; next time, {how}")
+        if self.summary_told:
+            return NotMeasured(need.value, f"{because}; {self.summary_told}", how)
+        return None
+
+    @property
+    def _is_kept_from_us(self) -> bool:
+        """True for a job of another user whose log may not be read."""
+        return self.run is None and _DENIED in self.unread_logs
 
 
 def _met(snapshot: TargetSnapshot, history: History) -> set[Need]:

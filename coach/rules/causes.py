@@ -266,6 +266,7 @@ _EDGES = _edges(
     (_ENDS_BY_SLURM, "DAT005", "Slurm ends the workers with the job"),
     ("ENV010", "DAT005", "a worker dies when it cannot write"),
     ("ENV010", "DAT010", "a full disk cuts a file short"),
+    ("ENV010", "JOB017", "a full disk takes no log"),
     (
         "MEM007 DST006 DST021",
         "DST020",

@@ -100,7 +100,6 @@ def test_idle_gpus_are_a_warning(tmp_path: Path) -> None:
             {"partition": "gpu", "gpus_per_node": 5},
             "--gpus 5: partition gpu has 4 GPUs per node",
         ),
-        ("ddp", CLUSTER, {"gpus_per_node": 1}, "--gpus 1: partition cpu has no GPUs"),
         ("ddp", MACHINE, {"gpus_per_node": 1}, "--gpus 1: this machine has no GPUs"),
         ("ddp", MACHINE, {"num_nodes": 2}, "--nodes 2: the local backend is one machine"),
         ("ddp", MACHINE, {"nproc_per_node": 3}, "--nproc-per-node 3: this machine has 2 CPUs per node"),
@@ -274,3 +273,8 @@ def test_an_sbatch_key_that_the_script_relies_on_is_refused(tmp_path: Path, key:
 def test_a_runs_root_that_cannot_be_quoted_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="quotes and backslashes"):
         plan(tmp_path, paths=Paths("/o'hara/run", PATHS.code_dir, PATHS.python, PATHS.cache_dir))
+
+
+def test_gpus_of_a_named_partition_for_cpus_are_taken_where_its_nodes_have_them(tmp_path: Path) -> None:
+    made = plan(tmp_path, "baseline", CLUSTER, partition="cpu", gpus_per_node=1)
+    assert made.resources.gpus_per_node == 1

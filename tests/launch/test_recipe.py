@@ -144,6 +144,21 @@ def test_an_unknown_parameter_is_answered_with_the_nearest_one(tmp_path: Path) -
     assert caught.value.hint == "did you mean batch_size?"
 
 
+def test_a_parameter_is_found_by_the_words_of_its_description() -> None:
+    with pytest.raises(UserError) as caught:
+        resolve_parameters(get_recipe("baseline"), {"learning_rate": "3"})
+    assert caught.value.hint == "did you mean lr?"
+    with pytest.raises(UserError) as caught:
+        resolve_parameters(get_recipe("baseline"), {"zzz": "3"})
+    assert "`coach recipes baseline` lists its" in (caught.value.hint or "")
+
+
+def test_a_drill_is_no_near_name_of_a_recipe() -> None:
+    with pytest.raises(UserError) as caught:
+        get_recipe("basline")
+    assert caught.value.hint == "did you mean baseline?"
+
+
 def test_an_unusual_value_is_allowed_with_a_warning(tmp_path: Path) -> None:
     values, warnings = resolve_parameters(recipe(tmp_path), {"lr": "1e20"})
     assert values["lr"] == 1e20

@@ -7,6 +7,7 @@ import pytest
 from coach.lookback.history import History
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogFile
 from coach.model.training.telemetry import GpuHealth, GpuLink, GpuSample, TelemetrySample
 from coach.rules.blindness import Sight
 from coach.rules.engine import Engine
@@ -83,3 +84,10 @@ def test_without_any_gpu_telemetry_its_parts_have_no_lines_of_their_own() -> Non
     found = Engine(build()).diagnose(TargetSnapshot("17", 1.0), History()).not_measured
     assert "gpu.utilization" in {gap.what for gap in found}
     assert not {"gpu.links", "gpu.health"} & {gap.what for gap in found}
+
+
+def test_a_job_whose_files_may_not_be_read_is_not_said_to_have_no_sampler() -> None:
+    log = LogFile("/home/anna/log", False, problem="/home/anna/log: Permission denied")
+    found = remedies(make_job("17", raw_job_id="17"), log_files=(log,))
+    assert "ask its owner: coach check JOB" in found
+    assert not any("attach" in how for how in found)

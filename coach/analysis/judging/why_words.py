@@ -61,6 +61,9 @@ def is_withheld(verdict: Mapping[str, Any]) -> bool:
 
 
 def _words_without_a_finding(verdict: Mapping[str, Any]) -> str:
+    logs = (_text(item, "because") for item in _tables(verdict, "not_measured") if item.get("what") == "log")
+    if unread := next((because for because in logs if because and "ermission denied" in because), None):
+        return f"no finding, because its log may not be read by you: {unread}"
     if any(item.get("what") == "metrics" for item in _tables(verdict, "not_measured")):
         return "no finding, and no loss was read: `coach check` lists what was not measured"
     return "no problem found in the measurements"

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from coach.cli.diagnosis_text import finding_lines
-from coach.cli.launch import launch
+from coach.cli.launch import launch, refuse_second
 from coach.cli.launch_request import add_environment, add_share, add_ways, pairs, shared_place
 from coach.cli.teaching import drill_all
 from coach.cli.text import print_json, print_line, print_table, printable
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "coach drill [--backend B] [--format {text,json}]\n"
         "       coach drill NAME [--backend B] [--env ENV] [--python PATH] [--set KEY=VALUE] [--share DIR] "
-        "[--dry-run] [--wait]\n"
+        "[--again] [--dry-run] [--wait]\n"
         "       coach drill NAME|RUN --answer CAUSE | --give-up\n"
         "       coach drill --all [--only NAME,...] [--backend B] [--env ENV] [--python PATH] [--format "
         "{text,json}]"
@@ -51,6 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="test coach itself: run every drill, find its cause, fix it and measure the gain; fixes that "
         "change the training result are applied too",
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="launch it although its newest run still waits or runs"
     )
     parser.add_argument("--only", metavar="NAME,…", help="with --all: only these drills")
     add_ways(parser)
@@ -78,6 +81,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         why = why_skipped(drill, look_at_site(resolve_backend(backend, os.environ, settings), io))
         if why is not None:
             raise UserError(f"{args.drill}: {why}")
+    refuse_second(args, settings, io)
     asked = LaunchRequest(
         args.drill,
         args.backend,

@@ -48,6 +48,25 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class FullDisk:
+    """Writes of coach's own that failed on a node because the run's file system was full, and did not succeed
+    again. None: unknown."""
+
+    node: str
+    file: str
+    """The file with this record."""
+    is_quota: bool
+    """True if the user's quota was used up; False if the file system was full."""
+    first_time_s: float | None
+    last_time_s: float | None
+    free_bytes: int | None
+    """Free space of the file system at the last failed write."""
+    free_inodes: int | None
+    exit_code: int | None = None
+    """That of the node's command, if it had ended: exit.json could not be written."""
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Content of run.json, read tolerantly: missing values are None or empty. Times are epoch seconds."""
 
@@ -109,6 +128,8 @@ class Run:
     """Slurm's own number of a job that took itself for a task of an array: `23` for `17_1`."""
     has_torch_gpu_support: bool | None = None
     """False if the torch of its Python was built without CUDA, ROCm and XPU; None if unknown."""
+    full_disks: tuple[FullDisk, ...] = ()
+    """Nodes that could not write to the run directory until the end; filled for a run that is followed."""
     submission: Submission | None = None
     """State of the submission if there is no job id; None: not checked, or not needed."""
 

@@ -60,7 +60,8 @@ def read_trace(io: Io, path: Path) -> Trace:
     if not reader.is_whole:
         raise UserError(f"{path}: the trace is cut short", "was the run ended while it was written?")
     numbers = {found[1]: int(found[2]) for found in _RANK.finditer(head)}
-    device = _NAME.search(head.partition(_DEVICES)[2][:_MAX_DEVICE])
+    # The list is empty without a GPU: then the next name in the file is that of an event.
+    device = _NAME.search(head.partition(_DEVICES)[2].partition("]")[0][:_MAX_DEVICE])
     return Trace(tuple(events), numbers.get("rank"), numbers.get("world_size"), device[1] if device else None)
 
 

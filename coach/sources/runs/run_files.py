@@ -8,6 +8,7 @@ missing values.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import re
 from collections import Counter
@@ -22,7 +23,16 @@ from coach.model.launching.launch import AppliedFix, Scalar, SweepPoint
 from coach.model.reading import Reading, RunFacts
 from coach.model.slurm.cluster import NOT_RECORDED, is_final
 from coach.model.teaching.drill import Answer
-from coach.model.training.run import Checkpoint, RankExit, Refusal, Run, RunExit, Segment, Submission
+from coach.model.training.run import (
+    Checkpoint,
+    FullDisk,
+    RankExit,
+    Refusal,
+    Run,
+    RunExit,
+    Segment,
+    Submission,
+)
 from coach.sources.follow import describe, read_whole
 from coach.sources.io import Io
 from coach.sources.runs.local_process import Look, Sighting, look, may_be_launching
@@ -34,6 +44,7 @@ ENDED_INTERVAL_S = 15.0
 _RECIPE_IN_RUN_ID = re.compile(r"^\d{8}-\d{6}-(.+)-[0-9a-f]{4}$")
 _CHECKPOINT = re.compile(r"^step-(\d{1,18})(?:\.pt)?$")
 """A file, or a directory to which every rank wrote its part."""
+_MAX_FULL_DISK_BYTES = 4096
 _MAX_BELOW = 8
 """Largest number of levels in a run directory: torchrun's folder of a rank is the deepest."""
 
@@ -277,7 +288,50 @@ def read_exit(io: Io, run: Run) -> RunExit | None:
         value = parse_json(read_whole(io, paths.exit_json), paths.exit_json)
     if run.state == NOT_RECORDED and not is_final(text(value.get("state"))):
         value = {**value, **_read_exit_status(io, paths.exit_status)}
-    return parse_exit(value) if value else None
+    return parse_exit(value) if value else _exit_without_room(io, run)
+
+
+def read_full_disks(io: Io, run_dir: Path) -> tuple[FullDisk, ...]:
+    """What the nodes noted about a full file system; empty if none did."""
+    folder = runs.RunPaths(run_dir).telemetry_dir
+    try:
+        names = sorted(name for name in io.list_dir(folder) if name.endswith(runs.FULL_DISK_SUFFIX))
+    except OSError:
+        return ()
+    found = (_read_full_disk(io, folder / name) for name in names)
+    return tuple(each for each in found if each is not None)
+
+
+def _exit_without_room(io: Io, run: Run) -> RunExit | None:
+    """The end of a run whose disk had no room for exit.json, once all its nodes noted their exit codes."""
+    if is_final(run.state) or run.started_time_s is None:
+        return None
+    noted = read_full_disks(io, Path(run.run_dir))
+    codes = [each.exit_code for each in noted if each.exit_code is not None]
+    if not codes or len(codes) < (whole(run.resources.get("num_nodes")) or 1):
+        return None
+    state, ended_s = "FAILED" if any(codes) else "COMPLETED", max(each.last_time_s or 0.0 for each in noted)
+    return RunExit(state, max(codes), ended_s or None, ())
+
+
+def _read_full_disk(io: Io, path: Path) -> FullDisk | None:
+    try:
+        value = parse_json(io.read(path, 0, _MAX_FULL_DISK_BYTES), path)
+    except (OSError, UserError):
+        return None
+    number = whole(value.get("errno"))
+    if number not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    return FullDisk(
+        node=path.name.removesuffix(runs.FULL_DISK_SUFFIX),
+        file=str(path),
+        is_quota=number == errno.EDQUOT,
+        first_time_s=finite(value.get("first_time_s")),
+        last_time_s=finite(value.get("last_time_s")),
+        free_bytes=whole(value.get("free_bytes")),
+        free_inodes=whole(value.get("free_inodes")),
+        exit_code=whole(value.get("exit_code")),
+    )
 
 
 def _read_exit_status(io: Io, path: Path) -> dict[str, Any]:
@@ -325,6 +379,7 @@ class RunFilesSource:
         facts, error = None, None
         try:
             run = read_run(self._io, self._run_dir, self._look)
+            run = replace(run, full_disks=read_full_disks(self._io, self._run_dir))
             exit_ = read_exit(self._io, run)
             facts = RunFacts(self._target, run, exit_, read_checkpoints(self._io, self._run_dir))
             has_ended = is_final(run.state) or (exit_ is not None and is_final(exit_.state))

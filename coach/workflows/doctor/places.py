@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coach.config import Settings
-from coach.launch.disk_space import Room, judge_rooms
+from coach.launch.disk_space import Room, judge_rooms, other_place
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState
 from coach.sources.io import Io
@@ -58,7 +58,7 @@ def judge_place(what: str, room: Room, problem: str | None, chosen: str | None =
     """A directory that has to be writable, by the same measure as at a launch. `chosen`: why this one is
     used."""
     if problem is not None:
-        todo = f"set {room.key} in config.toml to a directory of yours"
+        todo = other_place(room.key)
         return Check(AREA, what, CheckState.WRONG, room.path, chosen or problem, todo)
     because = chosen if chosen is not None and "passed over" in chosen else None
     try:
@@ -66,7 +66,7 @@ def judge_place(what: str, room: Room, problem: str | None, chosen: str | None =
     except UserError as full:
         return Check(AREA, what, CheckState.WRONG, room.path, full.message, full.hint)
     if warnings:
-        todo = f"`coach runs clean` lists what could go; {room.key} in config.toml names another directory"
+        todo = f"`coach runs clean` and `coach data` list what could go; {other_place(room.key)}"
         return Check(AREA, what, CheckState.WARNING, warnings[0], because, todo)
     if not notes:
         return Check(AREA, what, CheckState.OK, room.path, because or "its free space is unknown")

@@ -10,13 +10,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coach.analysis.jobs.belonging import is_of_another_cluster
 from coach.analysis.judging.several_jobs import Judged, whole, worst_first
 from coach.analysis.spelling.printable import printable
 from coach.analysis.teaching.withheld_findings import as_told
 from coach.config import Settings
+from coach.late import late
 from coach.launch.recipe import drill_names
 from coach.lookback.history import History
 from coach.model.errors import UserError
@@ -52,6 +53,11 @@ from coach.workflows.judging.targets import (
 )
 from coach.workflows.judging.why_pending import waiting_of
 from coach.workflows.sharing import share_diagnosis
+
+if TYPE_CHECKING:
+    from coach.workflows.judging import room_now
+else:
+    room_now = late("coach.workflows.judging", "room_now")
 
 _STDIN_PATH = Path("/dev/stdin")
 
@@ -122,7 +128,7 @@ class Checker:
         if this is not None and (this.failure is not None or this.samples_per_s is not None):
             known = list_runs(self._io, self._settings.runs_root, run_index(self._settings))
             self._past.catch_up(this, known, self._io, self._read_past)
-        told = self._beside_others(diagnosis, snapshot, this)
+        told = self._beside_others(room_now.with_room(diagnosis, snapshot, self._io), snapshot, this)
         told = self._as_told(told, _paths_read(target, snapshot, files))
         waiting = waiting_of(snapshot.job, self._io)
         return Checked(told, snapshot, read, history=history, waiting=waiting)
@@ -134,7 +140,8 @@ class Checker:
         target = Target(run_dir.name, TargetKind.RUN, run_dir)
         snapshot, history, diagnosis, _ = self._read(target, JobList((), False))
         this = self._past.note(snapshot, history, diagnosis)
-        return Checked(self._with_past(diagnosis, snapshot, this), snapshot, None, history=history)
+        told = self._with_past(room_now.with_room(diagnosis, snapshot, self._io), snapshot, this)
+        return Checked(told, snapshot, None, history=history)
 
     def own_jobs(self) -> tuple[list[Judged], int]:
         """The judged own jobs, worst first, and the number left out; one question to the queue for all of

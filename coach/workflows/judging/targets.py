@@ -83,9 +83,9 @@ def resolve_target(
     if found is not None:
         return found
     known = list_runs(io, settings.runs_root, run_index(settings))
-    for run in known:
-        if text == run.run_id:
-            return Target(text, TargetKind.RUN, Path(run.run_dir))
+    named = named_run(text, known)
+    if named is not None:
+        return Target(named.run_id, TargetKind.RUN, Path(named.run_dir))
     if runs.RUN_ID.match(text):
         found = _at_path(io, text, settings.runs_root / text)
         if found is not None:
@@ -98,6 +98,19 @@ def resolve_target(
     near = get_close_matches(Path(text).name, [*(run.run_id for run in known), *_names_beside(io, path)], 1)
     hint = f"did you mean {near[0]}?" if near else _hint_for_unknown(text, io, backend, user)
     raise UserError(f"{text}: no run, job or file of that name", hint)
+
+
+def named_run(text: str, known: Sequence[Run]) -> Run | None:
+    """The run with this id, or with this short name: the id without its date and time, as on the screens.
+    Raises UserError if several runs have the short name."""
+    exact = next((run for run in known if run.run_id == text), None)
+    if exact is not None or not text:
+        return exact
+    short = [run for run in known if runs.RUN_ID.match(run.run_id) and run.run_id.split("-", 2)[2] == text]
+    if len(short) > 1:
+        meant = " or ".join(run.run_id for run in short[:3])
+        raise UserError(f"{text}: {len(short)} runs have this short name", f"which one: {meant}?")
+    return short[0] if short else None
 
 
 def _hint_for_unknown(text: str, io: Io, backend: str, user: str) -> str:

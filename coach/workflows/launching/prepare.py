@@ -21,6 +21,7 @@ from coach.launch.disk_space import (
     Room,
     checkpoint_bytes,
     judge_rooms,
+    other_place,
     reads_images,
 )
 from coach.launch.environment_check import (
@@ -228,6 +229,8 @@ QUOTA_AGE_S = 60.0
 _SLOW_S = 0.5
 _CACHE_FILE = "quota.json"
 _GENERATED_DATA = "cifar-10-generated-"
+OTHER_RUNS_ROOT = other_place("runs_root")
+"""What to do where runs cannot be written."""
 
 
 def with_room(plan: Plan, settings: Settings, io: Io, now_s: float) -> Plan:
@@ -235,8 +238,7 @@ def with_room(plan: Plan, settings: Settings, io: Io, now_s: float) -> Plan:
     could be written."""
     problem = why_not_writable(settings.runs_root)
     if problem is not None:
-        hint = "set runs_root in config.toml to a directory of yours"
-        raise UserError(f"{settings.runs_root}: runs cannot be written there: {problem}", hint)
+        raise UserError(f"{settings.runs_root}: runs cannot be written there: {problem}", OTHER_RUNS_ROOT)
     parameters = plan.parameters if plan.request.own is None else None
     notes, warnings = judge_rooms(look_at_rooms(parameters, settings, io, now_s))
     if settings.runs_root_candidates and settings.runs_root_candidates[0][0] != settings.runs_root:

@@ -30,6 +30,7 @@ from coach.node import share
 from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
 from coach.sources.machine.disk import why_not_writable
 from coach.sources.runs.local_process import identify, state_of
+from coach.workflows.launching.prepare import OTHER_RUNS_ROOT
 from coach.workflows.launching.prepare import prepare as prepare
 from coach.workflows.launching.refusals import explained, keep_question
 from coach.workflows.readonly import refuse_if_readonly
@@ -41,7 +42,6 @@ _FORGOTTEN_WAIT_S = 30.0
 
 
 _TAKEN = {"launcher": None, "found_by": None}
-_OTHER_ROOT = "set runs_root in config.toml to a directory of yours"
 
 
 def make_ready(plan: Plan) -> None:
@@ -71,7 +71,7 @@ def check_ready(plan: Plan) -> None:
             raise FileExistsError
         why = why_not_writable(run_dir.parent)
         if why is not None:
-            raise UserError(why, _OTHER_ROOT)
+            raise UserError(why, OTHER_RUNS_ROOT)
         _make_code(plan)
         if plan.backend == "slurm":
             (run_dir.parent / runs.LOGS_FOLDER).mkdir(mode=0o700, exist_ok=True)
@@ -100,7 +100,7 @@ def _told(plan: Plan) -> Iterator[None]:
         raise UserError(f"{plan.run_dir}: this run exists already") from None
     except OSError as error:
         place = error.filename2 or error.filename or plan.run_dir
-        raise UserError(f"{place}: {error.strerror}", _OTHER_ROOT) from None
+        raise UserError(f"{place}: {error.strerror}", OTHER_RUNS_ROOT) from None
 
 
 def submit(

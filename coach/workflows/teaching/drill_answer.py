@@ -29,7 +29,7 @@ from coach.sources.runs.run_files import read_answer
 from coach.sources.runs.run_index import RunIndex
 from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.judging.one_reading import read_once
-from coach.workflows.judging.targets import Target, TargetKind, list_runs
+from coach.workflows.judging.targets import Target, TargetKind, list_runs, named_run
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.sharing import share_answer
 from coach.workflows.teaching.drills import get_drill
@@ -109,7 +109,7 @@ def read_judgement(text: str, settings: Settings, io: Io, user: str) -> Judgemen
 def run_of_drill(text: str, settings: Settings, io: Io) -> Run:
     """The run with this id, or the newest run of this drill. Raises UserError if there is none."""
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
-    named = next((run for run in known if text in (run.run_id, run.job_id)), None)
+    named = named_run(text, known) or next((run for run in known if text == run.job_id), None)
     run = named or next((run for run in known if run.drill == text), None)
     if run is None:
         get_drill(text)
@@ -167,6 +167,12 @@ def speaks_against(
     lines = []
     for rule in (rule for rule in rules if rule.cause == cause):
         page = rule_page(type(rule))
-        saw = "saw nothing of it" if sight.can_judge(rule) else "could not judge: its data are missing"
+        saw = "saw nothing of it" if sight.can_judge(rule) else f"is no evidence: {_missing(sight, rule)}"
         lines.append(f"{page.code} {saw}. It looks for this: {page.summary}")
     return tuple(lines) or (f"no rule found {cause} in the measurements",)
+
+
+def _missing(sight: Sight, rule: Rule) -> str:
+    """The data that a rule lacks, each with its reason."""
+    told = [f"{each.what} was not measured ({each.because})" for each in sight.not_measured(rule)]
+    return "; ".join(told) or "its data are missing"

@@ -85,3 +85,12 @@ def test_collectives_are_known_on_the_device_and_on_the_host() -> None:
     assert kind("kernel", "other", **{"Collective name": "allreduce"}) is Work.COMMUNICATION
     assert kind("user_annotation", "gloo:all_reduce") is Work.HOST_COMMUNICATION
     assert kind("user_annotation", "nccl:all_reduce") is Work.ANNOTATION  # only its kernel counts
+
+
+def test_a_trace_without_a_gpu_names_no_device(tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2, "pid": 1, "tid": 1}
+    path = tmp_path / "trace.json"
+    path.write_text(
+        json.dumps({"deviceProperties": [], "traceEvents": [{"name": "process_name", "ph": "M"}, event]})
+    )
+    assert read_trace(SystemIo({}), path).device is None

@@ -53,6 +53,20 @@ def test_a_run_is_found_by_its_id_its_job_and_its_directory(settings: Settings, 
         assert (target.kind, target.path) == (TargetKind.RUN, run_dir)
 
 
+def test_a_run_is_found_by_the_short_name_of_the_screens_while_it_is_unique(
+    settings: Settings, run_dir: Path
+) -> None:
+    assert resolve("ddp-4f2a", settings).path == run_dir
+    later = run_dir.with_name("20261122-090000-ddp-4f2a")
+    later.mkdir()
+    (later / "run.json").write_text(json.dumps({"run_id": later.name, "backend": "slurm"}))
+    with pytest.raises(UserError) as caught:
+        resolve("ddp-4f2a", settings)
+    assert "2 runs" in caught.value.message
+    assert caught.value.hint is not None
+    assert RUN in caught.value.hint
+
+
 def test_a_file_is_a_log_and_a_dash_is_standard_input(
     settings: Settings, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

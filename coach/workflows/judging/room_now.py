@@ -1,0 +1,59 @@
+"""Look at the room of a run's file system if the cause of its end is unknown.
+
+A full disk takes no error message, so a failure without a cause may be a full disk. The look comes after the
+end, so it is told with its age, and it is evidence beside the finding: it changes no cause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from coach.analysis.spelling.sizes import format_bytes
+from coach.launch.disk_space import MIN_LEFT_BYTES, MIN_LEFT_FILES
+from coach.model.judging.finding import Diagnosis, Evidence
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.other_machine import rough_age
+from coach.sources.io import Io
+from coach.sources.machine.disk import Space, read_space
+from coach.sources.machine.quota import Quota, read_mount, read_quota
+from coach.sources.machine.user import user_name
+
+_UNKNOWN = frozenset({"END001", "JOB017"})
+
+
+def with_room(diagnosis: Diagnosis, snapshot: TargetSnapshot, io: Io) -> Diagnosis:
+    """The diagnosis; if its first finding knows no cause and there is no room now, the finding says so."""
+    first, run = next(iter(diagnosis.findings), None), snapshot.run
+    if first is None or first.rule not in _UNKNOWN or run is None or not snapshot.has_ended:
+        return diagnosis
+    place = Path(run.run_dir)
+    mount = read_mount(io, place)
+    quota = read_quota(io, mount, user_name()) if mount is not None else None
+    words = room_words(read_space(place), quota)
+    if words is None:
+        return diagnosis
+    ended_s = snapshot.exit.ended_time_s if snapshot.exit is not None else None
+    ended_s = ended_s or (snapshot.job.end_time_s if snapshot.job is not None else None) or run.ended_time_s
+    later = f", {rough_age(max(0.0, io.now() - ended_s))} after its end" if ended_s is not None else ""
+    told = f"{words}{later}"
+    evidence = Evidence(f"{told}: its error may be lost for lack of room", run.run_dir)
+    found = replace(
+        first,
+        summary=f"{first.summary}; {told}",
+        evidence=(*first.evidence[:1], evidence, *first.evidence[1:]),
+    )
+    return replace(diagnosis, findings=(found, *diagnosis.findings[1:]))
+
+
+def room_words(space: Space | None, quota: Quota | None) -> str | None:
+    """The room that is left where hardly any is; None if there is room, or if it is unknown."""
+    if space is not None and space.free_bytes < MIN_LEFT_BYTES:
+        return f"only {format_bytes(space.free_bytes)} were free on its file system"
+    if space is not None and space.free_inodes is not None and space.free_inodes < MIN_LEFT_FILES:
+        return f"only {space.free_inodes} more files fitted on its file system"
+    if quota is not None and quota.left_bytes is not None and quota.left_bytes < MIN_LEFT_BYTES:
+        return f"only {format_bytes(quota.left_bytes)} of your quota were left"
+    if quota is not None and quota.left_files is not None and quota.left_files < MIN_LEFT_FILES:
+        return f"only {quota.left_files} more files were left of your quota"
+    return None
