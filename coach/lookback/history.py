@@ -136,6 +136,7 @@ class History:
             MAX_SAMPLES, MIN_SAMPLES_PER_DEVICE, MAX_SAMPLES_PER_DEVICE
         )
         self._processes: dict[str, tuple[float, list[ProcessSample]]] = {}
+        self._largest: dict[str, ProcessSample] = {}
         self._links: dict[tuple[str, int], tuple[GpuLink, GpuLink]] = {}
         self._health: dict[tuple[str, int], tuple[GpuHealth, GpuHealth]] = {}
         self._ports: dict[tuple[str, str], tuple[PortSample, PortSample]] = {}
@@ -154,6 +155,7 @@ class History:
         other._gpus = self._gpus.copy()
         other._hosts = self._hosts.copy()
         other._processes = dict(self._processes)
+        other._largest = dict(self._largest)
         other._links = dict(self._links)
         other._health = dict(self._health)
         other._ports = dict(self._ports)
@@ -216,6 +218,9 @@ class History:
                 if sample.time_s != time_s:
                     rows = []
                 self._processes[sample.node] = (sample.time_s, [*rows, sample])
+                known = self._largest.get(sample.node, sample)
+                if (sample.anonymous_mib or 0.0) >= (known.anonymous_mib or 0.0):
+                    self._largest[sample.node] = sample
             elif isinstance(sample, GpuLink):
                 _put(self._links, (sample.node, sample.gpu), sample)
             elif isinstance(sample, GpuHealth):
@@ -278,6 +283,12 @@ class History:
     def processes(self, node: str) -> Sequence[ProcessSample]:
         """The newest sample of each large process on a node."""
         return self._processes.get(node, (0.0, []))[1]
+
+    def largest_process(self, node: str) -> ProcessSample | None:
+        """The sample of a process with the most anonymous memory on a node; None if none was ever above the
+        job's memory limit."""
+        largest = self._largest.get(node)
+        return largest if largest is not None and largest.anonymous_mib is not None else None
 
     def gpu_link(self, node: str, gpu: int) -> tuple[GpuLink, GpuLink] | None:
         """The first and the newest sample; the difference of their counters happened in this run."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, Optional, Tuple
 
@@ -16,6 +17,8 @@ from coach.node.counters import is_number, read_small
 
 # Version 1 reports "no limit" as a number near 2^63.
 _NO_LIMIT = 1 << 60
+_CPUS = Path("/sys/devices/system/cpu")
+_HEX = re.compile(r"[0-9a-f]{1,2048}")
 _MEMORY_FILES = {"": "memory.max", "memory": "memory.limit_in_bytes"}
 _EVENT_FILES = {"": "memory.events", "memory": "memory.oom_control"}
 _USED_FILES = {"": "memory.current", "memory": "memory.usage_in_bytes"}
@@ -53,6 +56,27 @@ def memory_limit_mib(
     if of_cgroup is not None:
         limits.append(of_cgroup)
     return min(limits) if limits else None
+
+
+def memory_request_mib(env: Mapping[str, str], cpu_root: Path = _CPUS) -> Optional[float]:
+    """Memory in MiB that Slurm reserved for the job on this node. None outside of a job, with --mem=0 and
+    --mem-per-gpu, and for a job with all cores of the node: its memory may be a default of the site, and no
+    other job is beside it.
+
+    The number of CPUs is the job's, because a step may have fewer.
+    """
+    words = re.findall(r"\d{1,9}(?!\d|\))", env.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    if not words or "SLURMD_NODENAME" not in env:
+        return None
+    most = max(map(int, words))
+    siblings = read_small(cpu_root / "cpu0/topology/thread_siblings").replace(",", "")
+    threads_per_core = bin(int(siblings, 16)).count("1") if _HEX.fullmatch(siblings) else 1
+    if most >= (os.cpu_count() or 1) / max(1, threads_per_core):
+        return None
+    per_node, per_cpu = _number(env.get("SLURM_MEM_PER_NODE")), _number(env.get("SLURM_MEM_PER_CPU"))
+    if per_node:
+        return float(per_node)
+    return float(per_cpu * most) if per_cpu else None
 
 
 def memory_left_mib(

@@ -100,6 +100,15 @@ def read_io_bytes(pid: int) -> Optional[Tuple[int, int]]:
     return None if read is None or written is None else (read, written)
 
 
+def read_anonymous_mib(pid: int) -> Optional[float]:
+    """Resident memory without the pages of files and of shared memory, in MiB: the kernel cannot drop it, as
+    it drops a data set that is mapped from a file."""
+    words = _read(f"/proc/{pid}/statm").split()
+    if len(words) < 3 or not all(word.isdigit() and len(word) <= _MAX_DIGITS for word in words[1:3]):
+        return None
+    return max(0, int(words[1]) - int(words[2])) * _PAGE_MIB
+
+
 def step_root(supervisor: int) -> int:
     """The process whose descendants are the job here: Slurm's step daemon if it started the supervisor,
     because it starts all tasks."""

@@ -18,7 +18,14 @@ from coach.node.gpu_watch import GpuWatch
 from coach.node.gpus import ProcessUse
 from coach.node.mounts import Mounts
 from coach.node.ports import Ports
-from coach.node.processes import Process, ProcessTable, own_processes, read_io_bytes, step_root
+from coach.node.processes import (
+    Process,
+    ProcessTable,
+    own_processes,
+    read_anonymous_mib,
+    read_io_bytes,
+    step_root,
+)
 from coach.node.telemetry_file import encode_short
 
 _MAX_PROCESSES = 16
@@ -70,6 +77,8 @@ class Sampler:
         of_job = options.pid if options.pid is not None else os.getpid()
         self._num_cpus = limits.allotted_cpus(of_job, env)
         self._memory_limit_mib = limits.memory_limit_mib(of_job, env)
+        # A step that is added to a job may have a request of its own.
+        self._memory_request_mib = limits.memory_request_mib(env) if options.pid is not None else None
         if options.pid is not None:
             ignored = [*options.ignored, options.pid]
             self._processes = ProcessTable(root=step_root(options.pid), ignored=ignored)
@@ -130,6 +139,7 @@ class Sampler:
             "num_cpus": self._num_cpus,
             "memory_used_mib": used_mib,
             "memory_limit_mib": self._memory_limit_mib,
+            "memory_request_mib": self._memory_request_mib,
             "memory_available_mib": available_mib,
             "num_processes": len(processes),
             **(counts._asdict() if counts else {}),
@@ -140,6 +150,7 @@ class Sampler:
         read, written = read_io_bytes(process.pid) or (None, None)
         read_rate = self._io.of((process.pid, "read"), read, time_s)
         write_rate = self._io.of((process.pid, "written"), written, time_s)
+        is_above = self._memory_limit_mib is not None and process.rss_mib > self._memory_limit_mib
         return {
             "kind": "process",
             "pid": process.pid,
@@ -148,6 +159,7 @@ class Sampler:
             "local_rank": process.ranks.local_rank,
             "cpu_pct": process.cpu_pct,
             "rss_mib": process.rss_mib,
+            "anonymous_mib": read_anonymous_mib(process.pid) if is_above else None,
             "num_threads": process.num_threads,
             "read_mib_s": None if read_rate is None else read_rate / 2**20,
             "write_mib_s": None if write_rate is None else write_rate / 2**20,

@@ -134,7 +134,7 @@ _CODES = _codes(
     "TOR002 TOR003 TOR004",
     course="DAT001 DAT009 DST008 DST009 DST011 DST015 DST016 DST025 DST026 ENV024 GPU003 GPU005 GPU006 "
     "GPU011 GPU013 GPU017 HDW003 HDW004 HDW006 HIS001 HIS002 HIS003 HIS004 HIS005 JOB006 JOB009 MEM004 "
-    "MEM005 MEM009 NUM001 NUM002 NUM003 NUM006 NUM007 NUM008 NUM009 NUM010 NUM011 NUM013 TOR005",
+    "MEM005 MEM009 MEM013 NUM001 NUM002 NUM003 NUM006 NUM007 NUM008 NUM009 NUM010 NUM011 NUM013 TOR005",
 )
 
 _CAUSES: Mapping[str, str] = MappingProxyType(
@@ -192,6 +192,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "low_gpu_utilization": "GPUs that the job holds do nothing most of the time.",
         "lr_decayed_early": "The learning rate was almost 0 long before the end.",
         "lr_never_moves": "A warm-up should have raised the learning rate, but it stays at its first value.",
+        "memory_above_request": "The job used more memory than it requested, and Slurm did not prevent it.",
         "memory_over_request": "The job requested more memory than it used.",
         "memory_raised_blindly": "More memory was requested, although memory was not the problem.",
         "memory_pressure": "Processes wait until the node finds memory for them.",
@@ -299,6 +300,8 @@ _EDGES = _edges(
     ("GPU006 DAT006", "GPU005", "a loader waits for CPUs or for storage"),
     ("DAT001", "GPU006 GPU011", "more workers than CPUs keep the CPUs busy"),
     ("GPU005", "GPU011", "steps that wait for data are slow whatever their size"),
+    ("MEM007", "MEM013", "the kernel or Slurm did end the job for its memory"),
+    ("MEM009", "MEM013", "memory that grows without end passes every request"),
     ("HDW003 MEM009 MEM012 DAT006 GPU006", "GPU017", "a scarce resource slows each step down"),
     ("CUD003 CUD004", "HDW001", "the driver reports a program's own fault as an Xid too"),
     ("HDW001 CUD003 CUD004", "HDW010", "the log has more details of the same Xid"),

@@ -84,6 +84,16 @@ def test_only_the_newest_round_of_processes_is_shown() -> None:
     assert [process.pid for process in history.processes("n")] == [10]
 
 
+def test_the_largest_process_of_a_node_is_kept_after_it_has_ended() -> None:
+    history = History()
+    assert history.largest_process("n") is None
+    for time_s, used_mib in enumerate((None, 700.0, 900.0, 800.0, None)):
+        history.add_samples([ProcessSample("n", float(time_s), 10, "python", anonymous_mib=used_mib)])
+    largest = history.copy().largest_process("n")
+    assert largest is not None
+    assert (largest.time_s, largest.anonymous_mib) == (2.0, 900.0)
+
+
 def test_counts_of_a_run_are_the_newest_sample_minus_the_first() -> None:
     history = History()
     for number in range(100):

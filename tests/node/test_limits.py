@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coach.node import limits
-from coach.node.processes import parse_stat
+from coach.node.processes import parse_stat, read_anonymous_mib
 from tests.waiting import wait_until
 
 
@@ -123,3 +124,45 @@ def test_the_page_cache_of_files_counts_as_free_memory(
     left_mib = limits.memory_left_mib(os.getpid(), {}, tmp_path)
     assert left_mib is not None
     assert left_mib > 256
+
+
+@pytest.mark.parametrize(
+    ("slurm", "request_mib"),
+    [
+        ({"SLURM_MEM_PER_NODE": "600"}, 600),
+        ({"SLURM_MEM_PER_CPU": "300", "SLURM_JOB_CPUS_PER_NODE": "1,2(x99)"}, 600),
+        ({"SLURM_MEM_PER_NODE": "0"}, None),
+        ({}, None),
+        ({"SLURM_MEM_PER_GPU": "600"}, None),
+        ({"SLURM_MEM_PER_NODE": "600", "SLURM_JOB_CPUS_PER_NODE": "1,4"}, None),
+        ({"SLURM_MEM_PER_NODE": "600", "SLURM_JOB_CPUS_PER_NODE": ""}, None),
+        ({"SLURM_MEM_PER_NODE": "600", "SLURMD_NODENAME": None}, None),
+    ],
+    ids=["mem", "mem-per-cpu", "mem-0", "none", "mem-per-gpu", "all-cores", "unknown", "login-node"],
+)
+def test_the_request_of_a_job_is_known_unless_it_may_have_the_whole_node(
+    slurm: dict[str, str | None], request_mib: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    (tmp_path / "cpu0/topology").mkdir(parents=True)
+    (tmp_path / "cpu0/topology/thread_siblings").write_text("00000000,00000011\n")
+    env = {"SLURMD_NODENAME": "node1", "SLURM_JOB_CPUS_PER_NODE": "2(x3)", **slurm}
+    told = {name: value for name, value in env.items() if value is not None}
+    assert limits.memory_request_mib(told, tmp_path) == request_mib
+
+
+def test_a_data_set_that_is_mapped_from_a_file_is_no_anonymous_memory(tmp_path: Path) -> None:
+    path, pid = tmp_path / "data.bin", os.getpid()
+    path.write_bytes(bytes(64 * 2**20))
+    before = read_anonymous_mib(pid)
+    assert before is not None
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        assert not any(data[place] for place in range(0, len(data), 4096))
+        mapped = read_anonymous_mib(pid)
+    loaded = bytearray(b"x") * (64 * 2**20)
+    grown = read_anonymous_mib(pid)
+    del loaded
+    assert mapped is not None
+    assert grown is not None
+    assert mapped - before < 32 < grown - before
+    assert read_anonymous_mib(2**22 + 1) is None

@@ -143,6 +143,8 @@ class HostSample:
     memory_used_mib: float | None = None
     """Resident memory of the job's processes on this node."""
     memory_limit_mib: float | None = None
+    memory_request_mib: float | None = None
+    """Memory that Slurm reserved for the job on this node; None if the job may have the whole node."""
     memory_available_mib: float | None = None
     num_processes: int | None = None
     num_gpus: int | None = None
@@ -182,6 +184,8 @@ class ProcessSample:
     cpu_pct: float | None = None
     """Percent of one CPU."""
     rss_mib: float | None = None
+    anonymous_mib: float | None = None
+    """The part of it that is neither a file's nor shared; None unless the process is above the limit."""
     gpu_memory_mib: float | None = None
     local_rank: int | None = None
     num_threads: int | None = None
