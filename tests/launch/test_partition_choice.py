@@ -129,7 +129,8 @@ def test_a_sweep_over_ranks_stays_in_one_partition_that_has_room_for_all_of_it(t
 
 
 def listed(said: str, tmp_path: Path, **more: Any) -> Plan:
-    return plan(tmp_path, site=site(A100, V100, nodes=NODES), partition=said, **more)
+    nodes = (*NODES, node("n4", ("bare",)))
+    return plan(tmp_path, site=site(A100, V100, partition("bare"), nodes=nodes), partition=said, **more)
 
 
 def test_of_a_list_of_partitions_each_is_judged_and_the_fitting_ones_are_passed_on(tmp_path: Path) -> None:
@@ -137,9 +138,9 @@ def test_of_a_list_of_partitions_each_is_judged_and_the_fitting_ones_are_passed_
     assert where(made) == ("a100,v100", 2)
     assert "#SBATCH --partition=a100,v100" in made.script
     assert "partitions a100, v100: Slurm takes the one that can start the job first" in made.notes
-    made = listed("cpu,v100,v100", tmp_path, gpus_per_node=2)
+    made = listed("bare,v100,v100", tmp_path, gpus_per_node=2)
     assert where(made) == ("v100", 2)
-    assert made.warnings[-1].startswith("partition cpu is left out: --gpus 2: ")
+    assert made.warnings[-1].startswith("partition bare is left out: --gpus 2: ")
 
 
 def test_a_list_of_partitions_with_an_unknown_name_or_without_a_fitting_one_is_refused(

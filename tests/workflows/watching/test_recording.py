@@ -113,6 +113,7 @@ def test_a_recorded_run_is_replayed_to_the_same_end_by_an_unchanged_session(
     session.refresh_soon()
     wait_until(lambda: told and RUN in told[-1].diagnoses, 20, "the replayed run is judged")
     wait_until(lambda: told[-1].targets[RUN].exit is not None, 20, "it ends as it ended")
+    wait_until(lambda: told[-1].targets[RUN].state != "RUNNING", 20, "its state follows")
     target = told[-1].targets[RUN]
     assert (target.state, target.exit) == ("COMPLETED", live.exit)
     assert [(Path(tail.file).name, tail.lines) for tail in target.log_tails] == [("stdout.log", ("step 1",))]
