@@ -362,12 +362,12 @@ class _Order:
         return self._register.of(condition.code)
 
     def _finding(self, condition: _Condition, is_primary: bool, consequence_of: str | None) -> Finding:
-        rule, hit = condition.rule, condition.hit
+        rule, hit, severity = condition.rule, condition.hit, self._severity(condition)
         return Finding(
             rule=rule.code,
             name=rule.name,
             cause=hit.cause or rule.cause,
-            severity=self._severity(condition),
+            severity=min(severity, Severity.WARNING) if hit.is_hidden else severity,
             confidence=hit.confidence,
             is_primary=is_primary,
             consequence_of=consequence_of,

@@ -88,6 +88,9 @@ class Hit:
     """Codes of rules that explain this hit if they fire on the same target. None: the rule's own list."""
     is_intended: bool = False
     """True for an end that the user asked for: its consequences are then no trouble either."""
+    is_hidden: bool = False
+    """True for the end of a program in a job that COMPLETED nevertheless: at most a warning, in the order of an
+    error that ended the job."""
 
 
 @dataclass(frozen=True, slots=True)
