@@ -20,6 +20,7 @@ from coach.rules.causes import REGISTER, Code, Edge, Register, Says, Status
 from coach.rules.from_logs.mere_mentions import happened
 from coach.rules.from_logs.outcome import first_failure, has_gone_well, judge
 from coach.rules.from_logs.runs import of_last_run
+from coach.rules.from_numbers.rhythm import unknown_progress
 
 _Key = tuple[str, str, Subject]
 
@@ -86,7 +87,7 @@ class Engine:
             target=snapshot.target,
             state=snapshot.state,
             findings=_Order(self._register, first.rank if first is not None else None).of(firing),
-            not_measured=_unique([*blind, *sight.gaps]),
+            not_measured=_unique([*unknown_progress(snapshot, history), *blind, *sight.gaps]),
             thresholds=thresholds.in_force(self.rules),
             outcome=snapshot.outcome,
             has_gone_well=has_gone_well(snapshot, history),

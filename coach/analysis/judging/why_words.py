@@ -15,7 +15,7 @@ from coach.analysis.judging.verdict_object import OUTCOME
 from coach.analysis.judging.waiting import PENDING, waiting_lines
 from coach.analysis.spelling.printable import cut, printable
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
-from coach.model.judging.finding import Severity
+from coach.model.judging.finding import PROGRESS, Severity
 from coach.model.judging.outcome import End, Outcome, RankEnd
 from coach.model.judging.verdict import PastRun
 from coach.model.slurm.cluster import is_final
@@ -61,6 +61,9 @@ def is_withheld(verdict: Mapping[str, Any]) -> bool:
 
 
 def _words_without_a_finding(verdict: Mapping[str, Any]) -> str:
+    for item in _tables(verdict, "not_measured"):
+        if item.get("what") == PROGRESS:
+            return _cut(f"{_text(item, 'because') or ''}; {_text(item, 'how') or ''}")
     if any(item.get("what") == "metrics" for item in _tables(verdict, "not_measured")):
         return "no finding, and no loss was read: `coach check` lists what was not measured"
     return "no problem found in the measurements"

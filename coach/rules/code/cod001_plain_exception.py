@@ -14,7 +14,6 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.code.own_error import name_of, of_a_program, of_another_log
 from coach.rules.from_logs.aftermath import num_alive_after, tail_of, went_on
 from coach.rules.from_logs.failed_connections import is_inside_the_cluster
-from coach.rules.from_logs.hidden_crash import told_as_hidden
 from coach.rules.from_logs.library_exceptions import is_of_a_load, is_of_a_peer, is_of_a_table, owner_of
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.outcome import EXIT_CODE, first_failure, left_silently
@@ -165,7 +164,7 @@ class PlainException(Rule):
         if first.signature == "exception" and _is_echo(first):
             yield of_another_log(first_failure(snapshot), first)
         else:
-            yield told_as_hidden(of_a_program(first, hits, snapshot), snapshot)
+            yield of_a_program(first, hits, snapshot)
 
     def _hits_of_others(self, snapshot: TargetSnapshot) -> list[LogHit]:
         """The log hits of other rules; empty if all of them are ones that their rules decline."""

@@ -116,8 +116,8 @@ def tail_of(hit: LogHit, snapshot: TargetSnapshot) -> LogTail | None:
 
 
 def went_on(hit: LogHit, snapshot: TargetSnapshot, is_running_enough: bool = True) -> bool:
-    """True if the error was caught: the run completed (unless only its script did) or still runs, the operation was tried again, losses
-    follow in the same log, or the log ends well much later.
+    """True if the error was caught: the run completed (not only its script) or still runs, the operation was
+    tried again, losses follow in the same log, or the log ends well much later.
 
     Losses right after a traceback prove nothing, because a dying process flushes its buffers; many lines do.
     Pass `is_running_enough=False` where the job may run on although one rank has ended.

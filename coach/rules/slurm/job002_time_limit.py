@@ -24,6 +24,7 @@ class TimeLimit(EndedBySlurm):
     What it sees
         The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job
         is timed-out" and "Job not requeued because: timed-out …"; LSF's, PBS's and Flux's words for the same.
+        A job with the state DEADLINE that never ran could not end before its --deadline any more.
         The run's steps, the counter that it prints ("epoch 109/200"), and its last line with the use of its
         CPUs show whether the training still made progress.
     Why it matters
@@ -61,6 +62,8 @@ class TimeLimit(EndedBySlurm):
     signatures = (cancelled_signature("JOB002", "DUE TO TIME LIMIT", " DUE TO TIME LIMIT"),)
 
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
+        if _never_ran(snapshot):
+            return "The job never ran: it could not end before its --deadline any more, and Slurm gave it up"
         what = (
             "A step of the job"
             if hits and all(hit.fields.get("what") == "STEP" for hit in hits)
@@ -90,6 +93,12 @@ class TimeLimit(EndedBySlurm):
             yield Evidence("from the last line of the program to the end", value=round(silent_s), unit="s")
 
     def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
+        if _never_ran(snapshot):
+            yield Fix(
+                "Submit it again with a later --deadline or a shorter --time: it waited until too little "
+                "time was left"
+            )
+            return
         standstill = self._of_standstill(snapshot, history)
         if standstill is not None:
             yield standstill
@@ -179,6 +188,12 @@ def _step_time_s(history: History) -> float | None:
     steps = newest_steps(history.steps(history.ranks[0]), 100) if history.ranks else []
     times = [step.step_time_s for step in steps if step.step_time_s]
     return fmean(times) if times else None
+
+
+def _never_ran(snapshot: TargetSnapshot) -> bool:
+    """True for a job that Slurm gave up before its start, because it could not meet its --deadline."""
+    job = snapshot.job
+    return job is not None and job.state == "DEADLINE" and not job.time_used_s and not snapshot.log_tails
 
 
 def _ran_s(snapshot: TargetSnapshot) -> float | None:
