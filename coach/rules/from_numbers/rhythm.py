@@ -1,8 +1,8 @@
 """Compare the silence of a running job with its usual pause.
 
 A job that hangs prints nothing, and neither does one that evaluates, compiles or keeps its output in a
-buffer. So a silence is judged only against the rhythm that the program had before. Without a known rhythm it is
-told, and nothing is concluded from it.
+buffer. So a silence is judged only against the rhythm that the program had before. Without a known rhythm it
+is told, and nothing is concluded from it.
 """
 
 from __future__ import annotations
