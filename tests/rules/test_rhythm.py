@@ -109,3 +109,15 @@ def test_tasks_that_outlive_a_failed_one_and_print_nothing_wait_for_it() -> None
     assert "a task of srun failed" in finding.summary
     assert finding.evidence[0].text == FAILED
     assert hang(judged(60.0, FAILED)) is None
+
+
+def test_steps_of_a_metrics_file_without_times_are_no_silence_of_their_log() -> None:
+    times = (3, 0, 7200, STARTED_S, STARTED_S, None)
+    job = Job("17", "mine", "ada", "RUNNING", None, "gpu", "node1", 1, 2, 0, *times)
+    log = replace(tail_of("writing metrics.csv\n"), written_s=STARTED_S)
+    history = History()
+    history.add_steps(Step(0, step, None, loss=1 / (1 + step)) for step in range(200))
+    snapshot = TargetSnapshot("17", STARTED_S + 900.0, job=job, log_tails=(log,))
+    diagnosis = Engine(build()).diagnose(snapshot, history)
+    assert hang(diagnosis) is None
+    assert look_of(diagnosis) is Look.HEALTHY

@@ -17,6 +17,7 @@ from coach.model.judging.finding import PROGRESS, NotMeasured
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, LogTail
 from coach.rules.from_logs.aftermath import signs_of
+from coach.rules.from_logs.loss_lines import last_losses
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of
 from coach.rules.from_numbers.training_windows import newest_steps
 
@@ -91,8 +92,11 @@ def unknown_progress(snapshot: TargetSnapshot, history: History) -> list[NotMeas
 
 
 def _last_sign_s(snapshot: TargetSnapshot, history: History) -> float | None:
-    """When it last wrote to a log or to its metrics."""
+    """When it last wrote to a log or to its metrics; None if its steps come from a file without times, which
+    may still grow, and not from its log."""
     ends = [steps[-1].time_s for rank in history.ranks if (steps := history.steps(rank))]
+    if None in ends and not last_losses(snapshot.log_hits):
+        return None
     signs = [*ends, *(tail.written_s for tail in snapshot.log_tails)]
     signs += [event.time_s for event in snapshot.events]
     return max((each for each in signs if each is not None), default=None)
