@@ -70,7 +70,7 @@ def _parts_by_standing(parts: Sequence[Judged]) -> dict[str, list[Judged]]:
     }
     told = {part.diagnosis.target for group in named.values() for part in group}
     rest = [part for part in parts if part.diagnosis.target not in told]
-    for look in (Look.HEALTHY, Look.NOTHING_KNOWN):
+    for look in (Look.HEALTHY, Look.SILENT, Look.NOTHING_KNOWN):
         named[look.value] = [part for part in rest if look_of(part.diagnosis) is look]
     return named
 

@@ -58,7 +58,7 @@ def _verdict(judged: Sequence[Judged]) -> str:
     held = sum(why_withheld(each.diagnosis) is not None for each in judged)
     if held:
         return f"? Nothing found, but {held} of {len(judged)} hidden, drill: answer first ({scope})"
-    unknown = sum(look_of(each.diagnosis) is Look.NOTHING_KNOWN for each in judged)
+    unknown = sum(look_of(each.diagnosis) in (Look.NOTHING_KNOWN, Look.SILENT) for each in judged)
     if unknown:
         return f"? Nothing found, but nothing is known about {unknown} of {len(judged)} ({scope})"
     return f"✓ No problem found in the measurements ({scope})"

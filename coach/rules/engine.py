@@ -20,6 +20,7 @@ from coach.rules.causes import REGISTER, Code, Edge, Register, Says, Status
 from coach.rules.from_logs.mere_mentions import happened
 from coach.rules.from_logs.outcome import first_failure, has_gone_well, judge
 from coach.rules.from_logs.runs import of_last_run
+from coach.rules.from_numbers.rhythm import unknown_progress
 
 _Key = tuple[str, str, Subject]
 
@@ -86,7 +87,7 @@ class Engine:
             target=snapshot.target,
             state=snapshot.state,
             findings=_Order(self._register, first.rank if first is not None else None).of(firing),
-            not_measured=_unique([*blind, *sight.gaps]),
+            not_measured=_unique([*unknown_progress(snapshot, history), *blind, *sight.gaps]),
             thresholds=thresholds.in_force(self.rules),
             outcome=snapshot.outcome,
             has_gone_well=has_gone_well(snapshot, history),
@@ -362,12 +363,12 @@ class _Order:
         return self._register.of(condition.code)
 
     def _finding(self, condition: _Condition, is_primary: bool, consequence_of: str | None) -> Finding:
-        rule, hit = condition.rule, condition.hit
+        rule, hit, severity = condition.rule, condition.hit, self._severity(condition)
         return Finding(
             rule=rule.code,
             name=rule.name,
             cause=hit.cause or rule.cause,
-            severity=self._severity(condition),
+            severity=min(severity, Severity.WARNING) if hit.is_hidden else severity,
             confidence=hit.confidence,
             is_primary=is_primary,
             consequence_of=consequence_of,

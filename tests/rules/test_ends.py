@@ -392,6 +392,25 @@ def test_a_printed_counter_says_how_much_time_the_whole_training_needs() -> None
     assert "if it made progress to the end" in unsure.fixes[0].title
 
 
+def test_a_job_that_reports_its_checkpoints_is_told_to_resume_from_the_newest_one() -> None:
+    steps = [f"step {n} loss 2.0" for n in range(9)]
+    finding = limit_at(
+        *steps, "saved checkpoint ck.pt at step 8", *steps, "slurmstepd: error: *** JOB 17 ***"
+    )
+    titles = [fix.title for fix in finding.fixes]
+    assert "Resume from the newest checkpoint that it reports, in line 10 of its log" in titles
+    assert not any("Write checkpoints" in title for title in titles)
+    for line in (
+        "could not save checkpoint: no space",
+        "saves a checkpoint every 100 steps",
+        "checkpoint: none",
+    ):
+        titles = [fix.title for fix in limit_at(*steps, line, *steps).fixes]
+        assert any("Write checkpoints" in title for title in titles), line
+    unfinished = [fix.title for fix in limit_at(*steps, "Saving checkpoint to ck.pt").fixes]
+    assert any("Write checkpoints" in title for title in unfinished)
+
+
 @pytest.mark.parametrize(
     "lines",
     [

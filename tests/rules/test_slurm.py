@@ -102,3 +102,12 @@ def test_a_job_that_slurm_never_started_was_refused_and_not_ended_by_a_signal() 
     started = replace(refused, nodes="node4", time_used_s=3)
     again = Engine(build()).diagnose(TargetSnapshot("17", 2.0, job=started, log_files=(MISSING,)), History())
     assert [each.rule for each in again.findings] == ["JOB017"]
+
+
+def test_a_job_that_missed_its_deadline_before_it_started_ran_into_no_time_limit() -> None:
+    waited = replace(job("DEADLINE", "DeadLine"), nodes=None, time_used_s=0)
+    (finding,) = Engine(build()).diagnose(TargetSnapshot("17", 9.0, job=waited), History()).findings
+    assert finding.rule == "JOB002"
+    assert "never ran" in finding.summary
+    (fix,) = finding.fixes
+    assert "--deadline" in fix.title

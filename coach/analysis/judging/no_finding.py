@@ -21,6 +21,8 @@ class Look(StrEnum):
     WENT_WRONG = "went wrong"
     """There is a finding at warning or above, which says more."""
     NOT_LOOKED_AT = "not checked"
+    SILENT = "silent"
+    """It runs, and has written nothing for long."""
     NOTHING_KNOWN = "nothing known"
     HEALTHY = "healthy"
 
@@ -28,12 +30,14 @@ class Look(StrEnum):
 _SIGNS = {
     Look.WENT_WRONG: "✖",
     Look.NOT_LOOKED_AT: "–",
+    Look.SILENT: "?",
     Look.NOTHING_KNOWN: "?",
     Look.HEALTHY: "✓",
 }
 _MEANINGS = {
     Look.WENT_WRONG: "went wrong",
     Look.NOT_LOOKED_AT: "not checked yet",
+    Look.SILENT: "silent for long: coach cannot tell whether it works",
     Look.NOTHING_KNOWN: "nothing known: too few measurements to call it healthy",
     Look.HEALTHY: "healthy: no problem found in the measurements",
 }
@@ -47,6 +51,8 @@ def look_of(diagnosis: Diagnosis | None) -> Look:
         return Look.WENT_WRONG
     if diagnosis.state in _WAITING:
         return Look.NOT_LOOKED_AT
+    if diagnosis.silence is not None:
+        return Look.SILENT
     return Look.HEALTHY if diagnosis.has_gone_well else Look.NOTHING_KNOWN
 
 
@@ -69,6 +75,8 @@ def meaning_of(diagnosis: Diagnosis | None) -> str:
     look = look_of(diagnosis)
     if look is Look.NOT_LOOKED_AT and diagnosis is not None:
         return "not checked: it has not started"
+    if look is Look.SILENT and diagnosis is not None and diagnosis.silence is not None:
+        return f"silent: {diagnosis.silence.because}"
     if look is Look.NOTHING_KNOWN and diagnosis is not None and diagnosis.state == "COMPLETED":
         return "nothing known: it COMPLETED, but coach read no loss of it"
     if look is Look.NOTHING_KNOWN and diagnosis is not None and is_final(diagnosis.state):

@@ -10,6 +10,7 @@ from coach.model.judging.outcome import EarlierRun, End, Outcome
 
 _SLURM = {
     "BadConstraints": "Slurm never started it: no node has all that it asks for",
+    "DEADLINE": "it could not end before its --deadline",
     "TIMEOUT": "Slurm ended it at its time limit",
     "CANCELLED": "it was cancelled",
     "PREEMPTED": "Slurm ended it for a job of higher priority",

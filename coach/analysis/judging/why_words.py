@@ -15,7 +15,7 @@ from coach.analysis.judging.verdict_object import OUTCOME
 from coach.analysis.judging.waiting import PENDING, waiting_lines
 from coach.analysis.spelling.printable import cut, printable
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
-from coach.model.judging.finding import Severity
+from coach.model.judging.finding import PROGRESS, Severity
 from coach.model.judging.outcome import End, Outcome, RankEnd
 from coach.model.judging.verdict import PastRun
 from coach.model.slurm.cluster import is_final
@@ -64,6 +64,9 @@ def _words_without_a_finding(verdict: Mapping[str, Any]) -> str:
     logs = (_text(item, "because") for item in _tables(verdict, "not_measured") if item.get("what") == "log")
     if unread := next((because for because in logs if because and "ermission denied" in because), None):
         return f"no finding, because its log may not be read by you: {unread}"
+    for item in _tables(verdict, "not_measured"):
+        if item.get("what") == PROGRESS:
+            return _cut(f"{_text(item, 'because') or ''}; {_text(item, 'how') or ''}")
     if any(item.get("what") == "metrics" for item in _tables(verdict, "not_measured")):
         return "no finding, and no loss was read: `coach check` lists what was not measured"
     return "no problem found in the measurements"

@@ -13,6 +13,10 @@ _CLEAR, _LIKELY = 0.9, 0.7
 """Smallest confidence of a clear finding, and of a likely one."""
 
 
+PROGRESS = "progress"
+"""The measurement that is missing while a running job is silent for long."""
+
+
 class Severity(IntEnum):
     """How serious a finding is, in ascending order. The cause that ended a run is at least a warning."""
 
@@ -88,6 +92,9 @@ class Hit:
     """Codes of rules that explain this hit if they fire on the same target. None: the rule's own list."""
     is_intended: bool = False
     """True for an end that the user asked for: its consequences are then no trouble either."""
+    is_hidden: bool = False
+    """True for the end of a program in a job that COMPLETED nevertheless: at most a warning, but ordered as
+    an error that ended the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +139,8 @@ class Diagnosis:
     """True if the target made training steps or ended well. Only then does "no finding" mean healthy."""
     outcome: Outcome | None = None
     """None in a diagnosis that was read back from a file."""
+
+    @property
+    def silence(self) -> NotMeasured | None:
+        """How long a running job is silent; None if it is not."""
+        return next((item for item in self.not_measured if item.what == PROGRESS), None)

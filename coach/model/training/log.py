@@ -100,6 +100,10 @@ class LogTail:
     """The lines without the prefix that all lines have; empty if there is no prefix."""
     blocks: tuple[ErrorBlock, ...] = ()
     """The last error blocks of the log, in log order."""
+    is_torn: bool = False
+    """True if it ends within a line that is no progress bar: a full buffer was written."""
+    longest_pause_s: float = 0.0
+    """The longest time for which it was not seen to grow, between two times at which it grew."""
     written_s: float | None = None
     """When the log was last written, in epoch seconds: at the first look the file's mtime, later the time at
     which it was seen to grow."""

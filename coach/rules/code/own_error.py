@@ -9,6 +9,7 @@ from coach.model.judging.outcome import RankEnd
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import tail_of
+from coach.rules.from_logs.hidden_crash import told_as_hidden
 from coach.rules.from_logs.hidden_package import hiding_file, rename
 from coach.rules.from_logs.outcome import proof_of
 from coach.rules.from_logs.quoted_evidence import is_library, own_frame, quote, ranks_text
@@ -66,7 +67,7 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
     if hides is not None:
         kind, words = f"{hides[0]} hides the package {hides[1]}", f"{kind}: {words}"
         frame = Evidence(f"this file is imported instead of the package: {hides[0]}")
-    return Hit(
+    hit = Hit(
         summary=kind + (f": {words[:200]}" if words else "") + (f" ({ranks_text(ranks)})" if ranks else ""),
         evidence=(quote(first), *([frame] if frame else [])),
         confidence=0.8,
@@ -74,6 +75,7 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
         fixes=(rename(*hides) if hides is not None else Fix(_advice(first)),),
         since_s=first.time_s,
     )
+    return told_as_hidden(hit, snapshot)
 
 
 def _advice(hit: LogHit) -> str:

@@ -13,8 +13,9 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.stacks import StackBurst
 from coach.model.training.telemetry import HostSample
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_logs.quoted_evidence import ranks_text
+from coach.rules.from_logs.quoted_evidence import quote, ranks_text
 from coach.rules.from_numbers.collective_order import odd_ranks
+from coach.rules.from_numbers.rhythm import Silence, silence_of
 from coach.rules.from_numbers.stack_bursts import (
     burst_evidence,
     newest_bursts,
@@ -37,13 +38,19 @@ class Hang(Rule):
         little power (ranks that spin in a collective), or idle GPUs with almost idle CPUs; without GPUs, idle
         CPUs. Or the stacks of the ranks, sampled after logs and metrics were silent for five minutes and ten
         times the usual step time: one rank stands in one line while the others wait for it, or all ranks
-        stand and use no CPU. Half an hour of silence alone is info.
+        stand and use no CPU. Half an hour of silence beside stacks that work is info.
+
+        A log alone, also of a job that coach did not launch: the program had reported at least twenty steps,
+        and is silent for ten minutes, ten times its usual pause and three times its longest known pause. That
+        is info; with idle CPUs where they are sampled, a warning. A warning too: silence since a task of srun
+        failed while the other tasks still run.
     Why it matters
         The job holds its nodes until its time limit and trains nothing. A longer limit does not help.
     When it stays silent
-        On silence alone: an evaluation, a checkpoint or a compilation finishes no step, but works. While the
-        job reads or writes much data. While the newest samples are older than two minutes, which prove
-        nothing about now.
+        On silence of a program without a known rhythm: such a job is "silent", which is not healthy. If its
+        last lines announce an evaluation, a checkpoint, a compilation or a download, end an epoch, or end
+        where an output buffer was full. While the job reads or writes much data. While the newest samples are
+        older than two minutes, which prove nothing about now.
     What to do
         Before you cancel the job, see where each rank stands: `coach stacks JOBID`. The others wait for the
         rank that stands elsewhere.
@@ -60,6 +67,7 @@ class Hang(Rule):
         frozenset({Need.METRICS, Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),
         frozenset({Need.METRICS, Need.HOST_TELEMETRY}),
         frozenset({Need.STACKS}),
+        frozenset({Need.LOG, Need.JOB_STATE}),
     )
     thresholds = (
         Threshold("silence_s", 300, "seconds", "shorter silences are checkpoints on slow file systems"),
@@ -74,12 +82,56 @@ class Hang(Rule):
         ),
         Threshold("stack_share", 0.9, "of the stacks", "a rank that works is seen in several lines"),
         Threshold("told_s", 1800, "seconds", "a job that is silent this long deserves a note"),
+        Threshold("noted_s", 600, "seconds", "an evaluation or a checkpoint that prints nothing is shorter"),
+        Threshold(
+            "pauses", 3, "times the longest pause", "pauses differ, and the longest may be yet to come"
+        ),
         Threshold("idle_io_mib_s", 1, "MiB/s", "no process reads or writes much"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        hits = [*self._by_steps(snapshot, history)] or [*self._by_stacks(snapshot, history)]
-        yield from hits
+        yield from (
+            [*self._by_steps(snapshot, history)]
+            or [*self._by_stacks(snapshot, history)]
+            or [*self._by_silence(snapshot, history)]
+        )
+
+    def _by_silence(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        """Hits from a silence that is long for this program, or that began when one task of srun failed."""
+        silence, now_s = silence_of(snapshot, history), snapshot.now_s
+        if silence is None or now_s is None:
+            return
+        signs = {node: self._sign(history, node, now_s) for node in history.nodes}
+        idle = next(iter(signs.values()), None) if all(signs.values()) else None
+        summary, failed = self._told_of_silence(silence, idle), silence.failed_task
+        if summary is None:
+            return
+        is_sure = failed is not None or idle is not None
+        yield Hit(
+            summary=summary,
+            evidence=(
+                *([quote(failed)] if failed is not None else []),
+                *_last_lines(snapshot),
+                *(Evidence(f"{node}: {sign}") for node, sign in signs.items() if sign),
+            ),
+            confidence=0.7 if is_sure else 0.5,
+            fixes=tuple(_fixes_of_silence(snapshot, failed is not None)),
+            severity=Severity.WARNING if is_sure else Severity.INFO,
+            since_s=silence.last_s,
+        )
+
+    def _told_of_silence(self, silence: Silence, idle: str | None) -> str | None:
+        """The summary; None if the silence may be usual for this program."""
+        said = f"{silence.words[0].upper()}{silence.words[1:]}"
+        if silence.failed_task is not None:
+            return f"{said} since a task of srun failed: the others still run, and most likely wait for it"
+        if silence.times is None or silence.does_other_work or not self._is_long(silence):
+            return None
+        return f"{said}, {silence.times:,.0f} times its usual pause{f', and {idle}' if idle else ''}"
+
+    def _is_long(self, silence: Silence) -> bool:
+        least = max(self.values["noted_s"], self.values["silence_steps"] * (silence.usual_s or 0.0))
+        return silence.silent_s >= max(least, self.values["pauses"] * silence.longest_s)
 
     def _by_stacks(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         """Hits from stacks that were sampled because logs and metrics went silent."""
@@ -258,3 +310,18 @@ def _recorded(snapshot: TargetSnapshot) -> tuple[Evidence, ...]:
     """Evidence from flight recorder dumps: the rank that differs. Empty without dumps."""
     odd = odd_ranks(snapshot.flight)
     return (Evidence(f"{ranks_text(odd.ranks)} {odd.how}"), *odd.evidence) if odd is not None else ()
+
+
+def _last_lines(snapshot: TargetSnapshot) -> Iterable[Evidence]:
+    """The last line of the log that was written last."""
+    tail = max(snapshot.log_tails, key=lambda tail: tail.written_s or 0.0, default=None)
+    if tail is not None and tail.lines:
+        yield Evidence(tail.lines[-1].strip(), tail.file, tail.num_lines)
+
+
+def _fixes_of_silence(snapshot: TargetSnapshot, has_failed: bool) -> Iterable[Fix]:
+    yield _see_stacks(snapshot, "See where each process stands, before you cancel the job")
+    if has_failed:
+        yield Fix(
+            "Start the tasks with `srun --kill-on-bad-exit=1`: a failed task then ends the step at once"
+        )

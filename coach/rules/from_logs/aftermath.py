@@ -55,6 +55,12 @@ _ENDED_WELL = re.compile(
 _TESTS_PASSED = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)(?>.*?\d passed\b).* in [\d.:]+")
 """pytest's last line when all tests passed: the errors above it were expected."""
 
+_OF_THE_SCRIPT = 3
+"""Lines that a batch script may print below an error of its last program: `echo done`, `date`."""
+_COUNTS = re.compile(r"\b(?:epoch|step|iter|iteration|batch)\w*\b|\d%|\d/\d", re.IGNORECASE)
+_NOT_OPENED = re.compile(r"\S*python[\d.]*: can't open file ")
+"""Python's message about a missing script: no program ran that could go on."""
+
 _MONITOR = re.compile(r"\b(?:nvidia-smi|dcgmi|tensorboard|sleep|tail)\b")
 _SHELL_JOB = re.compile(r": line \d+: +\d+ (?:Killed|Terminated|Hangup|Interrupt)\b(?P<command>.*)")
 """A shell's message about a program that a signal ended."""
@@ -110,14 +116,16 @@ def tail_of(hit: LogHit, snapshot: TargetSnapshot) -> LogTail | None:
 
 
 def went_on(hit: LogHit, snapshot: TargetSnapshot, is_running_enough: bool = True) -> bool:
-    """True if the error was caught: the run completed or still runs, the operation was tried again, losses
-    follow in the same log, or the log ends well much later.
+    """True if the error was caught: the run completed (not only its script) or still runs, the operation was
+    tried again, losses follow in the same log, or the log ends well much later.
 
     Losses right after a traceback prove nothing, because a dying process flushes its buffers; many lines do.
     Pass `is_running_enough=False` where the job may run on although one rank has ended.
     """
     state = snapshot.state
-    if state == "COMPLETED" or (is_running_enough and state is not None and not is_final(state)):
+    if state == "COMPLETED":
+        return not is_hidden_by_status(hit, snapshot)
+    if is_running_enough and state is not None and not is_final(state):
         return True
     tail = tail_of(hit, snapshot)
     if _says_tried_again(hit.text):
@@ -130,6 +138,37 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot, is_running_enough: bool = Tru
     if losses_after(hit, snapshot):
         return not hit.traceback or tail.num_lines - hit.line > _FAILING_WINDOW_LINES
     return _lived_long_after(hit, tail, signs)
+
+
+def is_hidden_by_status(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if an error ended a program of a job that COMPLETED: its script went on, or a pipe lost the exit
+    status.
+
+    Most such jobs caught their errors. So the error must be one that Python itself prints at its end, the log
+    may report no success anywhere, and below the error may stand no loss, no counter, and hardly a line.
+    """
+    tail = tail_of(hit, snapshot)
+    if snapshot.state != "COMPLETED" or tail is None or not tail.is_counted:
+        return False
+    signs = _signs(tail, snapshot)
+    if losses_after(hit, snapshot) or signs.good_ends or _was_expected(hit, tail, signs):
+        return False
+    if any(block.exit_code for block in tail.blocks if block.last_line >= hit.line):
+        return True
+    if not (_is_uncaught(hit.block) or _NOT_OPENED.match(bare(hit.text))):
+        return False
+    # The exception lines of later blocks are no sign of life, and are not counted.
+    alive = [line for line in map(bare, lines_after(hit, tail)) if not is_quiet(line)]
+    return len(alive) <= _OF_THE_SCRIPT and not any(map(_COUNTS.search, alive))
+
+
+def _is_uncaught(block: ErrorBlock | None) -> bool:
+    """True for an exception of a main thread that no logger printed."""
+    if block is None or not block.is_traceback or block.type is None:
+        return False
+    is_of_thread = (block.process or "").startswith("Thread")
+    is_asked_for = block.name in ("KeyboardInterrupt", "SystemExit")
+    return not (block.is_ignored or block.level or is_of_thread or is_asked_for)
 
 
 def _was_expected(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:

@@ -19,6 +19,7 @@ from coach.model.training.log import LogHit, Signature
 from coach.model.training.run import Refusal
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.aftermath import lines_below, only_error, went_on
+from coach.rules.from_logs.hidden_crash import told_as_hidden
 from coach.rules.from_logs.library_exceptions import exceptions_of
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
 
@@ -144,7 +145,7 @@ class EndingRule(Rule):
             summary, confidence = f"{summary}; the program went on", min(confidence, 0.6)
             severity = self.severity_if_it_goes_on(hits, snapshot)
         frame = own_frame(first)
-        return Hit(
+        hit = Hit(
             summary=summary,
             evidence=(quote(first), *([frame] if frame else []), *self.more_evidence(first, snapshot)),
             confidence=confidence,
@@ -154,6 +155,7 @@ class EndingRule(Rule):
             cause=self.cause_of(first),
             since_s=first.time_s,
         )
+        return told_as_hidden(hit, snapshot) if deadly else hit
 
 
 def _deadly(hits: list[LogHit], snapshot: TargetSnapshot) -> list[LogHit]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from coach.lookback.history import History
+from coach.model.judging.finding import Evidence
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
 
@@ -18,6 +19,14 @@ _COUNTER = re.compile(
 """`step   110/1000`, `[epoch 109/200]`, `Epoch: 3 of 10`."""
 _EPOCH = re.compile(r"(?<![A-Za-z])(?:ep|epoch)s?\b", re.IGNORECASE)
 _NOT_THE_PROGRAM = re.compile(r"^(?:\d+: )?(?:srun|salloc|slurmstepd\S*|coach): |^\s*$")
+_SAVED = re.compile(
+    r"\b(?:sav(?:ed|ing)|wrote|written|stored)\b.{0,80}\b(?:checkpoint|ckpt)"
+    r"|\b(?:checkpoint|ckpt)\b.{0,80}\b(?:saved|written|stored)\b",
+    re.IGNORECASE,
+)
+_NOT_SAVED = re.compile(r"\b(?:not|no|cannot|fail\w*|error|every|will|before)\b", re.IGNORECASE)
+_LINES_AFTER_SAVING = 2
+"""A program that went on for so many lines had finished its checkpoint."""
 _MIN_SEEN = 2
 _MAX_IDLE_CPUS = 0.05
 """Mean number of CPUs that the job used. A process that computes, decodes or writes uses more."""
@@ -62,6 +71,17 @@ def _counter_in(line: str) -> Counted | None:
     if epochs or not found:
         return epochs[0] if epochs else None
     return None if _EPOCH.search(line[:512]) else found[0]
+
+
+def reported_checkpoint(snapshot: TargetSnapshot) -> Evidence | None:
+    """The line about the newest checkpoint that the program reports, if it printed more after it."""
+    for tail in snapshot.log_tails:
+        said = [number for number, line in enumerate(tail.plain) if _is_of_the_program(line)]
+        for number in reversed(said[:-_LINES_AFTER_SAVING]):
+            line = tail.plain[number][:512].strip()
+            if _SAVED.search(line) and not _NOT_SAVED.search(line):
+                return Evidence(line, tail.file, tail.first_line + number)
+    return None
 
 
 def silence_s(snapshot: TargetSnapshot) -> float | None:

@@ -23,7 +23,10 @@ _KILLED_BY_SLURM = frozenset({"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", 
 
 _ENDS_OF_JOBS = ("JOB002", "JOB003", "JOB005", "JOB018")
 
-
+_UNPROVEN = (
+    "host memory that ran out is the most frequent sender, but nothing here measured it; a person, a script "
+    "or a launcher can send it too"
+)
 _OF_RAY = ("Worker unexpectedly exits", "worker died or was killed while executing a task")
 _RAY_CONFIDENCE = 0.4
 """Ray's message names three possible causes; lack of memory comes first."""
@@ -99,7 +102,7 @@ class KilledSilently(EndingRule):
         return _RAY_CONFIDENCE if _is_told_by_ray(hit) else self.confidence
 
     def summary_of(self, event: str) -> str:
-        return f"{event} (signal 9) without a message, most likely because host memory ran out"
+        return f"{event} (signal 9) without a message: {_UNPROVEN}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         job_id = (

@@ -12,7 +12,13 @@ from coach.model.training.log import LogHit
 from coach.rules.advice.launched_with import int_parameter, int_resource
 from coach.rules.advice.remedies import more_time, saved_before_limit
 from coach.rules.base import Threshold
-from coach.rules.from_logs.printed_progress import Counted, counted, silence_s, stood_still_s
+from coach.rules.from_logs.printed_progress import (
+    Counted,
+    counted,
+    reported_checkpoint,
+    silence_s,
+    stood_still_s,
+)
 from coach.rules.from_logs.quoted_evidence import hits_of
 from coach.rules.from_numbers.training_windows import newest_steps
 from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
@@ -24,6 +30,7 @@ class TimeLimit(EndedBySlurm):
     What it sees
         The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job
         is timed-out" and "Job not requeued because: timed-out …"; LSF's, PBS's and Flux's words for the same.
+        A job with the state DEADLINE that never ran could not end before its --deadline any more.
         The run's steps, the counter that it prints ("epoch 109/200"), and its last line with the use of its
         CPUs show whether the training still made progress.
     Why it matters
@@ -61,6 +68,8 @@ class TimeLimit(EndedBySlurm):
     signatures = (cancelled_signature("JOB002", "DUE TO TIME LIMIT", " DUE TO TIME LIMIT"),)
 
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
+        if _never_ran(snapshot):
+            return "The job never ran: it could not end before its --deadline any more, and Slurm gave it up"
         what = (
             "A step of the job"
             if hits and all(hit.fields.get("what") == "STEP" for hit in hits)
@@ -75,7 +84,8 @@ class TimeLimit(EndedBySlurm):
         by = "coach" if is_local else others[0] if others else "Slurm"
         done = counted(snapshot)
         where = f", at {done.word} {done.done} of {done.total}" if done is not None else ""
-        return f"{what} reached its time limit and was ended by {by}{where}"
+        limit = "--deadline" if snapshot.state == "DEADLINE" else "time limit"
+        return f"{what} reached its {limit} and was ended by {by}{where}"
 
     def more_evidence(self, snapshot: TargetSnapshot, history: History) -> Iterable[Evidence]:
         limit_s, goal = _time_limit_s(snapshot), int_parameter(snapshot.run, "max_steps")
@@ -88,8 +98,16 @@ class TimeLimit(EndedBySlurm):
             yield Evidence("from the last step to the end", value=round(standstill_s, 1), unit="s")
         if (silent_s := silence_s(snapshot)) is not None:
             yield Evidence("from the last line of the program to the end", value=round(silent_s), unit="s")
+        if (saved := reported_checkpoint(snapshot)) is not None:
+            yield saved
 
     def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
+        if _never_ran(snapshot):
+            yield Fix(
+                "Submit it again with a later --deadline or a shorter --time: it waited until too little "
+                "time was left"
+            )
+            return
         standstill = self._of_standstill(snapshot, history)
         if standstill is not None:
             yield standstill
@@ -104,10 +122,15 @@ class TimeLimit(EndedBySlurm):
             yield self._by_counter(done, _ran_s(snapshot), snapshot)
         if snapshot.run is not None and snapshot.checkpoints:
             yield Fix("Launch it again: it resumes from its newest checkpoint")
-        title = (
-            "Write checkpoints, resume from the newest in the next job, and let Slurm signal the job "
-            "before its limit"
-        )
+        saved = reported_checkpoint(snapshot)
+        if saved is not None and not snapshot.checkpoints:
+            yield Fix(f"Resume from the newest checkpoint that it reports, in line {saved.line} of its log")
+            title = "Let Slurm signal the job before its limit, so that it saves a last checkpoint"
+        else:
+            title = (
+                "Write checkpoints, resume from the newest in the next job, and let Slurm signal the job "
+                "before its limit"
+            )
         yield from saved_before_limit(snapshot.run, _time_limit_s(snapshot), _step_time_s(history), title)
 
     def _of_standstill(self, snapshot: TargetSnapshot, history: History) -> Fix | None:
@@ -179,6 +202,12 @@ def _step_time_s(history: History) -> float | None:
     steps = newest_steps(history.steps(history.ranks[0]), 100) if history.ranks else []
     times = [step.step_time_s for step in steps if step.step_time_s]
     return fmean(times) if times else None
+
+
+def _never_ran(snapshot: TargetSnapshot) -> bool:
+    """True for a job that Slurm gave up before its start, because it could not meet its --deadline."""
+    job = snapshot.job
+    return job is not None and job.state == "DEADLINE" and not job.time_used_s and not snapshot.log_tails
 
 
 def _ran_s(snapshot: TargetSnapshot) -> float | None:

@@ -11,8 +11,11 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.base import Threshold
 from coach.rules.from_logs.aftermath import was_outlived
+from coach.rules.from_logs.outcome import KILL
 from coach.rules.from_logs.quoted_evidence import hits_of
 from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
+
+_SRUN_ENDS_IT = "srun: Force Terminated "
 
 
 class Cancelled(EndedBySlurm):
@@ -26,7 +29,8 @@ class Cancelled(EndedBySlurm):
         consequences, not faults.
     When it stays silent
         If the line has another reason (time limit, preemption, node failure, requeue), and if srun ended a
-        step because one of its tasks failed. If something went wrong before, that is the cause: people cancel
+        step because one of its tasks failed or was killed: in a job that FAILED, srun's "Force Terminated"
+        alone is no cancellation. If something went wrong before, that is the cause: people cancel
         jobs that do not train.
     What to do
         Nothing, if you cancelled it: with Slurm's state CANCELLED this finding and its consequences are only
@@ -55,7 +59,7 @@ class Cancelled(EndedBySlurm):
             return True
         if hit.signature == "revoked" and was_outlived(hit, snapshot):
             return False
-        if hit.signature == "task_failed":
+        if hit.signature == "task_failed" or self._follows_a_killed_task(hit, snapshot):
             return False
         # srun ends a step soon after one of its tasks failed. A task that fails later than that failed
         # because of the end.
@@ -63,6 +67,16 @@ class Cancelled(EndedBySlurm):
             failed.file == hit.file and failed.line > hit.line + self.values["lines_until_tasks_fail"]
             for failed in hits_of(snapshot, self.code, "task_failed")
         )
+
+    def _follows_a_killed_task(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        """True if srun ended a step because one of its tasks had been killed. srun's own line about that end
+        names no scancel, so a job that FAILED needs more."""
+        is_of_srun = hit.text.startswith(_SRUN_ENDS_IT)
+        if is_of_srun and snapshot.state == "FAILED":
+            return True
+        killed = [each.line for each in hits_of(snapshot, KILL, "killed") if _is_task_of(each, hit)]
+        near = self.values["lines_until_tasks_fail"]
+        return any(line < hit.line and (is_of_srun or hit.line - line <= near) for line in killed)
 
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
         at = next((hit.fields["at"] for hit in hits if "at" in hit.fields), None)
@@ -76,3 +90,8 @@ class Cancelled(EndedBySlurm):
 
     def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
         yield Fix("If it was not you, ask who cancelled it")
+
+
+def _is_task_of(killed: LogHit, hit: LogHit) -> bool:
+    """True if srun reports in the same log that a task was killed."""
+    return killed.file == hit.file and "srun: error: " in killed.text

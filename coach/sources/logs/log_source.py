@@ -42,6 +42,7 @@ class _FollowedLog:
         self._is_flushed = True
         self._written_s: float | None = None
         self._has_been_read = False
+        self._longest_pause_s = 0.0
 
     def read(self, target: str) -> tuple[LogChunk, bool, bool]:
         """Read on. Returns the new hits, True if all of the file was read, and True if the file exists.
@@ -60,7 +61,7 @@ class _FollowedLog:
             self._tail, self._end = None, None
         hits = self._scanner.feed(bite.data, is_more=not bite.is_caught_up) if bite.data else []
         if bite.data:
-            self._written_s = self._io.now() if self._has_been_read else self._modified_s()
+            self._note_growth()
             self._has_been_read = True
             self._is_flushed, self._tail = False, None
         elif not self._is_flushed and bite.is_caught_up:
@@ -68,12 +69,19 @@ class _FollowedLog:
             hits, self._is_flushed = self._scanner.flush(), True
         if self._tail is None:
             self._tail = replace(self._far_end() or self._scanner.tail(), written_s=self._written_s)
+            self._tail = replace(self._tail, longest_pause_s=self._longest_pause_s)
         # The scanner may still hold back hits at the end of a complete log, because more of the last error
         # may come. A second look at once fetches them: an ended job must not be judged without its last
         # lines.
         is_caught_up = bite.is_caught_up and not (self._is_first_look and bite.data)
         self._is_first_look = self._is_first_look and not bite.is_caught_up
         return LogChunk(target, tuple(hits), self._tail, bite.is_restart), is_caught_up, True
+
+    def _note_growth(self) -> None:
+        before_s = self._written_s
+        self._written_s = self._io.now() if self._has_been_read else self._modified_s()
+        if before_s is not None and self._written_s is not None:
+            self._longest_pause_s = max(self._longest_pause_s, self._written_s - before_s)
 
     def _modified_s(self) -> float | None:
         """None if the time is unknown, as in a recording."""

@@ -194,6 +194,7 @@ class LogScanner:
         blocks = ErrorBlocks(self._text_of(data, len(self._context)), self._file).last(MAX_TAIL_BLOCKS)
         lines = data.split(b"\n")
         num_lines = self._num_newlines + unended.count(b"\n") + 1
+        is_torn = bool(lines[-1]) and b"\r" not in unended
         if not lines[-1]:
             lines.pop()
             num_lines -= 1
@@ -202,7 +203,8 @@ class LogScanner:
         shown = tuple(last_state(decode(line)) for line in lines[-MAX_TAIL_LINES:])
         words = tuple(map(self._without_own_prefix, shown)) if self._layout.prefix else ()
         first_line = num_lines - len(shown) + 1
-        return LogTail(self._file, first_line, shown, self._num_bytes, num_lines, words=words, blocks=blocks)
+        tail = LogTail(self._file, first_line, shown, self._num_bytes, num_lines, words=words, blocks=blocks)
+        return replace(tail, is_torn=is_torn)
 
     def _take(self, data: bytes) -> list[LogHit]:
         """Cut off the complete lines and scan them; keep the rest."""

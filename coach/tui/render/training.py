@@ -158,7 +158,7 @@ def look_cell(diagnosis: Diagnosis | None) -> Cell | None:
     if diagnosis is None or look in (Look.NOT_LOOKED_AT, Look.WENT_WRONG):
         return None
     told = f"{sign_of(look)} {look.value}"
-    short = told if look is Look.HEALTHY else f"{sign_of(look)} unknown"
+    short = f"{sign_of(look)} unknown" if look is Look.NOTHING_KNOWN else told
     return Cell(
         told,
         "good" if look is Look.HEALTHY else "muted",

@@ -44,7 +44,8 @@ class FindingsScreen(ListScreen, screen="findings"):
         self._found = by_impact(context.found, context.now_s)
         num_judged, num_unread = len(context.found), len(context.unread)
         looks = Counter(look_of(context.diagnoses.get(target)) for target in context.found)
-        told = [f"{looks[look]} {look.value}" for look in (Look.HEALTHY, Look.NOTHING_KNOWN) if looks[look]]
+        words = (Look.HEALTHY, Look.SILENT, Look.NOTHING_KNOWN)
+        told = [f"{looks[look]} {look.value}" for look in words if looks[look]]
         empty = f"no finding: {', '.join(told)}" if told else Look.NOT_LOOKED_AT.value
         self.table.set_rows(finding_rows(self._found, context.now_s), empty)
         query = self.table.query_text

@@ -21,7 +21,7 @@ from coach.model.judging.outcome import EarlierRun, End, Outcome, RankEnd
         (Outcome(End.SIGNAL, "99"), "it was ended by signal 99"),
         (Outcome(End.STATUS, "3"), "it ended with exit status 3"),
         (Outcome(End.SLURM, "TIMEOUT"), "Slurm ended it at its time limit"),
-        (Outcome(End.SLURM, "DEADLINE"), "Slurm ended it: DEADLINE"),
+        (Outcome(End.SLURM, "BOOT_FAIL"), "Slurm ended it: BOOT_FAIL"),
         (
             Outcome(End.SIGNAL, "9", first=RankEnd(3, "node2", -9), lost_steps=1, can_resume=True),
             "it was ended by SIGKILL, rank 3 first, on node2; "
