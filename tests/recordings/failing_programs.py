@@ -281,13 +281,18 @@ SHELL = {
     r"printf '#!/bin/bash\r\n' > train.sh; chmod +x train.sh; ./train.sh",
     "script-without-shebang": "cd $(mktemp -d)\necho echo > train.sh; chmod +x train.sh\n"
     "/usr/bin/python3 -c 'import subprocess; subprocess.run(\"./train.sh\")'",
+    "script-unfinished": "cd $(mktemp -d)\nprintf 'if true; then\\n  echo reading\\n' > train.sh"
+    "; bash train.sh",
+    "copy-of-nothing": "cp /data/train.tar /dev/null",
+    "cpu-limit": "(ulimit -c 0; ulimit -S -t 1; sh -c 'while :; do :; done'; :)",
     "thread-limit": "setpriv --reuid=65534 --clear-groups bash -c 'ulimit -u 20; exec /usr/bin/python3 -c \""
     "import threading, time\n"
     "for _ in range(30):\n    threading.Thread(target=time.sleep, args=(1,), daemon=True).start()\"'",
     "fork-limit": "setpriv --reuid=65534 --clear-groups bash -c 'ulimit -u 3\n"
     "for _ in 1 2 3 4 5 6; do sleep 1 & done; wait'",
-    "fork-limit-python": "setpriv --reuid=65534 --clear-groups bash -c 'ulimit -u 3; exec /usr/bin/python3 -c \""
-    'import subprocess\nfor _ in range(9):\n    subprocess.Popen([\\"sleep\\", \\"1\\"])"\'',
+    "fork-limit-python": "setpriv --reuid=65534 --clear-groups bash -c 'ulimit -u 3; "
+    "exec /usr/bin/python3 -c \""
+    "import subprocess\nfor _ in range(9):\n    subprocess.Popen([\\\"sleep\\\", \\\"1\\\"])\"'",
     "shell-permission": "setpriv --reuid=65534 --clear-groups mkdir /run-root",
 }
 

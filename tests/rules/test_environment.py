@@ -45,6 +45,8 @@ ENDED = {
     "thread-limit": ("ENV026", "process_limit"),
     "fork-limit": ("ENV026", "process_limit"),
     "fork-limit-python": ("ENV026", "process_limit"),
+    "script-unfinished": ("COD001", "code_error"),
+    "copy-of-nothing": ("DAT011", "file_not_found"),
     "shell-permission": ("ENV011", "permission_denied"),
     "torch-missing": ("ENV007", "module_not_found"),
     "torch-without-cuda": ("ENV003", "cuda_unavailable"),

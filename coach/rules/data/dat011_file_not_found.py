@@ -36,6 +36,7 @@ _FIELDS = (
     "script",
     "table",
     "shell",
+    "copied",
     "words",
 )
 
@@ -78,7 +79,9 @@ class FileNotFound(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        if "shell" in hit.fields and was_outlived(hit, snapshot):
+        if "copied" in hit.fields and _errs_below(hit, snapshot):
+            return False
+        if ("shell" in hit.fields or "copied" in hit.fields) and was_outlived(hit, snapshot):
             return False
         return hit.signature != "asserted" or any("AssertionError" in line for line in hit.traceback[-1:])
 
@@ -123,6 +126,12 @@ class FileNotFound(EndingRule):
                 "Fetch data on a login node, never in the job; without data_dir coach's recipes train on "
                 "generated data"
             )
+
+
+def _errs_below(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if an exception follows a failed copy: the program started, and its own error says more."""
+    tail = tail_of(hit, snapshot)
+    return tail is not None and any(block.first_line > hit.line for block in tail.blocks)
 
 
 def _missing(hit: LogHit | None) -> str | None:

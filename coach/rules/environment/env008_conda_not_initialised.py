@@ -38,7 +38,8 @@ class CondaNotInitialised(EndingRule):
         another Python had the needed modules.
     What to do
         Put `source "$(conda info --base)/etc/profile.d/conda.sh"` (or that file's full path) before `conda
-        activate` in the script. If the log says that this file is missing, correct its path. coach does it for you with `--env conda=NAME`.
+        activate` in the script. If the log says that this file is missing, correct its path. coach does it
+        for you with `--env conda=NAME`.
     Sources
         conda's shell integration (`conda init`, conda.sh); sbatch(1): a batch script is run by a shell that
         is not interactive.

@@ -35,8 +35,8 @@ class PermissionDenied(EndingRule):
         program went on, as with a cache in /tmp that belongs to somebody else. On a failed shell command in a
         script that went on.
     What to do
-        See from a compute node which folder of the path forbids it: `srun namei -l PATH`. Put runs on a file system that
-        compute nodes may write to (`runs_root`, often $SCRATCH).
+        See from a compute node which folder of the path forbids it: `srun namei -l PATH`. Put runs on a file
+        system that compute nodes may write to (`runs_root`, often $SCRATCH).
     Sources
         errno(3) EACCES, EPERM, EROFS; Python's OSError.
     """

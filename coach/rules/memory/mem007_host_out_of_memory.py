@@ -62,9 +62,9 @@ class HostOutOfMemory(Rule):
         MEM008 and DAT005, which claim less.
     What to do
         If memory grew during the whole training, find the data that each step keeps: more memory would be
-        used up too. If one array alone is far larger than the memory, correct its shape or dtype. A MemoryError
-        without a kill may come from `ulimit -v`. Else request 1.3 times the measured peak. Or use less: fewer DataLoader workers (each
-        holds its own copies), a lower prefetch_factor, memory-mapped data. A smaller GPU batch does not help.
+        used up too. If one array alone is far larger than the memory, correct its shape or dtype. A
+        MemoryError without a kill may come from `ulimit -v`. Else request 1.3 times the measured peak. Or use
+        less: fewer DataLoader workers (each holds its own copies), a lower prefetch_factor, memory-mapped data. A smaller GPU batch does not help.
     Sources
         slurmstepd's messages (Slurm 18 to 24, cgroup v1 and v2, jobacct_gather OverMemoryKill); torch
         DataLoader; kernel oom_kill.
@@ -173,16 +173,16 @@ class HostOutOfMemory(Rule):
         limit = peak.limit_mib if peak is not None else _asked_mib(run)
         if array is not None and array[0] >= (_FAR_TOO_MUCH * limit if limit is not None else _LARGE_MIB):
             yield Fix(
-                f"Look at the shape and the dtype of the array: it alone takes {size_text(array[0])}. Load it "
-                "in parts, memory-map it, or use a smaller dtype or a sparse format"
+                f"Look at the shape and the dtype of the array: it alone takes {size_text(array[0])}. Load "
+                "it in parts, memory-map it, or use a smaller dtype or a sparse format"
             )
             if limit is None:
                 yield Fix("See how much memory the nodes have", command="sinfo -o '%P %D %m'")
             return
         if any(hit.text.strip() == "MemoryError" for hit in hits):
             yield Fix(
-                "Print the limit of address space in the batch script: an exhausted --mem kills a process, and "
-                "rarely raises MemoryError",
+                "Print the limit of address space in the batch script: an exhausted --mem kills a process, "
+                "and rarely raises MemoryError",
                 command="ulimit -v",
             )
         wanted = self._wanted_mib(run, hits, peak)
