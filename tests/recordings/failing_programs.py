@@ -291,8 +291,8 @@ SHELL = {
     "fork-limit": "setpriv --reuid=65534 --clear-groups bash -c 'ulimit -u 3\n"
     "for _ in 1 2 3 4 5 6; do sleep 1 & done; wait'",
     "fork-limit-python": "setpriv --reuid=65534 --clear-groups bash -c 'ulimit -u 3; "
-    "exec /usr/bin/python3 -c \""
-    "import subprocess\nfor _ in range(9):\n    subprocess.Popen([\\\"sleep\\\", \\\"1\\\"])\"'",
+    'exec /usr/bin/python3 -c "'
+    'import subprocess\nfor _ in range(9):\n    subprocess.Popen([\\"sleep\\", \\"1\\"])"\'',
     "shell-permission": "setpriv --reuid=65534 --clear-groups mkdir /run-root",
 }
 

@@ -119,13 +119,15 @@ ARRAY = FRAMES + (
             "See on the node how",
         ),
         (
-            FRAMES + "RuntimeError: [/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for "
+            FRAMES
+            + "RuntimeError: [/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for "
             "recv operation to complete\n",
             "DST020",
             "See where each rank waits",
         ),
         (
-            FRAMES + "RuntimeError: [/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:2901\n",
+            FRAMES
+            + "RuntimeError: [/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:2901\n",
             "DST020",
             "Look for the rank that ended first",
         ),

@@ -13,7 +13,7 @@ from coach.rules.from_logs.aftermath import lines_after
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.outcome import was_never_started
 
-_STEP = re.compile(r"Unable to create step for job \d+: ")
+_STEP = re.compile(r"Unable to create step for job (?P<job>\d+): ")
 
 
 class InvalidRequest(EndingRule):
@@ -97,10 +97,11 @@ class InvalidRequest(EndingRule):
         if "does not look like a batch script" in text:
             yield Fix("Make #!/bin/bash the first line of the script, or submit a command by sbatch --wrap")
             return
-        if _STEP.search(text) and "More processors requested" in text:
+        step = _STEP.search(text)
+        if step is not None and "More processors requested" in text:
             yield Fix(
                 "Compare srun's --ntasks, --cpus-per-task and --gpus with what the job has",
-                command="scontrol show job JOB | grep -E 'NumCPUs|NumTasks|TRES='",
+                command=f"scontrol show job {step['job']} | grep -E 'NumCPUs|NumTasks|TRES='",
             )
             yield Fix("Start fewer tasks in the step, or ask for more by sbatch: --ntasks, --cpus-per-task")
             return
