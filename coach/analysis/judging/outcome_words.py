@@ -9,8 +9,8 @@ from coach.analysis.spelling.printable import printable
 from coach.model.judging.outcome import EarlierRun, End, Outcome
 
 _NOT_STARTED = "53"
-"""What slurmd reports as a signal when it cannot start a batch script: mostly it cannot open the log, or enter
-the folder. It is no signal that a process gets."""
+"""What slurmd reports as a signal when it cannot start a batch script: mostly it cannot open the log, or
+enter the folder. It is no signal that a process gets."""
 _SLURM = {
     "BadConstraints": "Slurm never started it: no node has all that it asks for",
     "TIMEOUT": "Slurm ended it at its time limit",

@@ -60,8 +60,8 @@ class GlooConnection(EndingRule):
         if hit is not None and _waited_for_the_living(hit, snapshot):
             yield Fix(
                 "See where each rank waits while it hangs, in a copy of the job: `coach stacks JOB`, or "
-                "py-spy dump. A collective that only some ranks call, as inside `if rank == 0:`, is the usual "
-                "cause"
+                "py-spy dump. A collective that only some ranks call, as inside `if rank == 0:`, is the "
+                "usual cause"
             )
         elif hit is None or _MAY_BE_A_PEER.search(hit.text):
             yield Fix(

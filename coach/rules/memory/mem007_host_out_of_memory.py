@@ -64,7 +64,8 @@ class HostOutOfMemory(Rule):
         If memory grew during the whole training, find the data that each step keeps: more memory would be
         used up too. If one array alone is far larger than the memory, correct its shape or dtype. A
         MemoryError without a kill may come from `ulimit -v`. Else request 1.3 times the measured peak. Or use
-        less: fewer DataLoader workers (each holds its own copies), a lower prefetch_factor, memory-mapped data. A smaller GPU batch does not help.
+        less: fewer DataLoader workers (each holds its own copies), a lower prefetch_factor, memory-mapped
+        data. A smaller GPU batch does not help.
     Sources
         slurmstepd's messages (Slurm 18 to 24, cgroup v1 and v2, jobacct_gather OverMemoryKill); torch
         DataLoader; kernel oom_kill.
