@@ -59,6 +59,9 @@ class TargetSnapshot:
     """Metric files of its program that are not read, and why; "" if all are read."""
     bursts: tuple[StackBurst, ...] = ()
     """The newest two bursts of stack samples of each rank, sorted by node and rank, older first."""
+    node_reasons: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Node → the reason that Slurm has for it, of a job that ended with a failed node. Empty where the nodes
+    are not watched."""
     across: Across | None = None
     """Comparison with earlier runs; None before they were read, which happens after the first judgement."""
     outcome: Outcome | None = None

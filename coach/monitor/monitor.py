@@ -146,6 +146,8 @@ class Monitor:
         is_news = payload.nodes != self._nodes
         if is_news:
             self._nodes = payload.nodes
+            for target in self._targets.values():
+                target.note_nodes(self._nodes)
         return is_news
 
     def _apply_partitions(self, payload: PartitionList) -> bool:
@@ -161,6 +163,7 @@ class Monitor:
     def _join_job(self, target: WatchedTarget) -> None:
         run = target.run
         target.join_job(self._run_jobs.row(target.name) if run is None else self._run_jobs.row_of(run))
+        target.note_nodes(self._nodes)
 
     def snapshot(self, now_s: float) -> Snapshot:
         """Everything that is known, with a diagnosis of each watched target."""

@@ -22,7 +22,7 @@ from coach.model.reading import (
     StackChunk,
     TelemetryChunk,
 )
-from coach.model.slurm.cluster import Job, is_final
+from coach.model.slurm.cluster import Job, Node, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.flight import FlightRecord
 from coach.model.training.log import MARK, LogFile, LogHit, LogTail
@@ -62,6 +62,7 @@ class WatchedTarget:
     gaps: dict[tuple[str, str], SensorGap] = field(default_factory=dict)
     """(node, quantity) → newest report that the sampler could not measure it."""
     left_aside: str = ""
+    node_reasons: dict[str, str] = field(default_factory=dict)
     last_record_s: float | None = None
     behind: set[str] = field(default_factory=set)
     """Sources with unread bytes."""
@@ -111,6 +112,13 @@ class WatchedTarget:
             self.is_changed = True
         self.job = row
 
+    def note_nodes(self, nodes: Iterable[Node]) -> None:
+        """Keep the reasons that Slurm has for nodes, if a node ended the target's job."""
+        has_failed = self.job is not None and self.job.state in ("NODE_FAIL", "BOOT_FAIL")
+        reasons = {node.name: node.reason for node in nodes if node.reason} if has_failed else {}
+        if reasons != self.node_reasons:
+            self.node_reasons, self.is_changed = reasons, True
+
     def look(self, now_s: float | None) -> TargetSnapshot:
         """The target as a value. `now_s` is the moment for which its data are valid."""
         return TargetSnapshot(
@@ -128,6 +136,7 @@ class WatchedTarget:
             checkpoints=self.facts.checkpoints if self.facts is not None else (),
             sensor_gaps=tuple(self.gaps.values()),
             left_aside=self.left_aside,
+            node_reasons=self.node_reasons,
             bursts=tuple(burst for _, kept in sorted(self.bursts.items()) for burst in kept),
         )
 

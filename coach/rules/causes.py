@@ -130,8 +130,8 @@ _CODES = _codes(
     end="COD002 HDW002 JOB017 JOB020 NUM004",
     error="CUD001 CUD002 CUD003 CUD004 CUD005 CUD006 DAT005 DAT010 DAT011 DAT012 DSP001 DSP002 DST001 "
     "DST002 DST006 DST010 DST021 DST022 DST023 DST024 ENV002 ENV003 ENV004 ENV006 ENV007 ENV008 "
-    "ENV010 ENV011 ENV012 ENV016 ENV017 ENV018 ENV021 ENV022 ENV023 JOB011 MEM001 MEM011 TOR001 "
-    "TOR002 TOR003 TOR004",
+    "ENV010 ENV011 ENV012 ENV016 ENV017 ENV018 ENV021 ENV022 ENV023 ENV025 ENV026 JOB011 MEM001 MEM011 "
+    "TOR001 TOR002 TOR003 TOR004",
     course="DAT001 DAT009 DST008 DST009 DST011 DST015 DST016 DST025 DST026 ENV024 GPU003 GPU005 GPU006 "
     "GPU011 GPU013 GPU017 HDW003 HDW004 HDW006 HIS001 HIS002 HIS003 HIS004 HIS005 JOB006 JOB009 MEM004 "
     "MEM005 MEM009 MEM013 NUM001 NUM002 NUM003 NUM006 NUM007 NUM008 NUM009 NUM010 NUM011 NUM013 TOR005",
@@ -216,12 +216,14 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "permission_denied": "The job may not read or write a file.",
         "pg_not_initialized": "A distributed call came before the process group existed.",
         "port_in_use": "Another program has the port on which the ranks meet.",
+        "process_limit": "The user may start no further process or thread on the node.",
         "rank_mismatch_collective": "The ranks do not call the same collective operations.",
         "recompile_limit": "The compiler stopped compiling a function, because it changed too often.",
         "rendezvous_timeout": "The ranks did not find each other in time.",
         "same_failure_again": "The same work fails with the same cause each time.",
         "same_order": "Each epoch has the samples in the same order.",
         "same_samples": "Several ranks train on the same samples.",
+        "script_format": "A script has Windows line ends or no #! line, so it cannot run.",
         "segfault": "Native code crashed.",
         "shape_mismatch": "One operation has tensors whose shapes do not fit.",
         "shared_library_missing": "The system does not find a library, or finds another version of it.",
@@ -295,6 +297,12 @@ _EDGES = _edges(
     ("ENV002", "ENV004", "torch cannot use a GPU through a driver that is too old"),
     ("ENV008", "ENV007", "without its environment a program lacks its modules"),
     ("ENV023", "ENV007 ENV008", "a module that was not loaded brings no Python and no programs"),
+    ("ENV025", "DAT011 ENV007 ENV008 ENV023 COD001", "a name with a Windows line end names nothing"),
+    (
+        "ENV026",
+        "COD001 COD002 DAT005",
+        "a process that may start no thread fails, or is left without workers",
+    ),
     ("ENV003 ENV004", "GPU003", "a program that takes the CPU gives the GPUs no work"),
     ("GPU006 GPU005 DAT006 GPU011", "GPU003", "a GPU that waits for its work is idle"),
     ("GPU006 DAT006", "GPU005", "a loader waits for CPUs or for storage"),

@@ -270,6 +270,29 @@ SHELL = {
     "shell-terminated": "sh -c 'kill -15 $$'\n:",
     "shell-killed": "sh -c 'kill -9 $$'\n:",
     "shell-crashed": "sh -c 'kill -11 $$'\n:",
+    "script-line-ends": "cd $(mktemp -d)\n"
+    r"printf '\r\nexport X=1\r\ncd /scratch\r\nfor i in 1 2; do\r\n  python train.py\r\ndone\r\n' > train.sh"
+    "\nbash train.sh",
+    "script-env-line-ends": "cd $(mktemp -d)\n"
+    r"printf '#!/usr/bin/env bash\r\n' > train.sh; chmod +x train.sh; ./train.sh",
+    "script-names-line-ends": "cd $(mktemp -d)\n"
+    r"printf 'set -\r\npython3 /scratch/train.py\r\n' > train.sh; bash train.sh 2>&1 | grep -v usage",
+    "script-interpreter": "cd $(mktemp -d)\n"
+    r"printf '#!/bin/bash\r\n' > train.sh; chmod +x train.sh; ./train.sh",
+    "script-without-shebang": "cd $(mktemp -d)\necho echo > train.sh; chmod +x train.sh\n"
+    "/usr/bin/python3 -c 'import subprocess; subprocess.run(\"./train.sh\")'",
+    "script-unfinished": "cd $(mktemp -d)\nprintf 'if true; then\\n  echo reading\\n' > train.sh"
+    "; bash train.sh",
+    "copy-of-nothing": "cp /data/train.tar /dev/null",
+    "cpu-limit": "(ulimit -c 0; ulimit -S -t 1; sh -c 'while :; do :; done'; :)",
+    "thread-limit": "setpriv --reuid=65534 --clear-groups bash -c 'ulimit -u 20; exec /usr/bin/python3 -c \""
+    "import threading, time\n"
+    "for _ in range(30):\n    threading.Thread(target=time.sleep, args=(1,), daemon=True).start()\"'",
+    "fork-limit": "setpriv --reuid=65534 --clear-groups bash -c 'ulimit -u 3\n"
+    "for _ in 1 2 3 4 5 6; do sleep 1 & done; wait'",
+    "fork-limit-python": "setpriv --reuid=65534 --clear-groups bash -c 'ulimit -u 3; "
+    'exec /usr/bin/python3 -c "'
+    'import subprocess\nfor _ in range(9):\n    subprocess.Popen([\\"sleep\\", \\"1\\"])"\'',
     "shell-permission": "setpriv --reuid=65534 --clear-groups mkdir /run-root",
 }
 

@@ -72,3 +72,13 @@ def test_a_run_of_another_login_node_is_not_judged_by_its_last_word_and_says_whe
     assert gap.because == "on login2, not visible from here: RUNNING 3 min ago"
     assert gap.how == f"look on login2: coach check {hidden.run_id}"
     assert diagnosis.findings == ()
+
+
+def test_the_reason_that_slurm_has_for_the_failed_node_is_quoted_and_no_other_nodes() -> None:
+    row = job("NODE_FAIL", "NodeDown")
+    reasons = {"node4": "Not responding [slurm@2026-11-21T10:00:00]", "node5": "bad fan"}
+    snapshot = TargetSnapshot("17", 2.0, job=row, log_tails=(TAIL,), node_reasons=reasons)
+    (finding,) = Engine(build()).diagnose(snapshot, History()).findings
+    texts = [evidence.text for evidence in finding.evidence]
+    assert f"Slurm's reason for node4: {reasons['node4']}" in texts
+    assert not any("bad fan" in text for text in texts)

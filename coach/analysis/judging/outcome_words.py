@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from coach.analysis.spelling.printable import printable
 from coach.model.judging.outcome import EarlierRun, End, Outcome
 
+_NOT_STARTED = "53"
+"""What slurmd reports as a signal when it cannot start a batch script: mostly it cannot open the log, or
+enter the folder. It is no signal that a process gets."""
 _SLURM = {
     "BadConstraints": "Slurm never started it: no node has all that it asks for",
     "DEADLINE": "it could not end before its --deadline",
@@ -39,6 +42,8 @@ def end_text(outcome: Outcome) -> str:
     match outcome.end:
         case End.EXCEPTION:
             words = f"it ended with {reason or 'an exception'}"
+        case End.SIGNAL if reason == _NOT_STARTED:
+            return "Slurm could not start its batch script (ExitCode 0:53)"
         case End.SIGNAL:
             words = f"it was ended by {_signal_name(reason)}"
         case End.STATUS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from coach.model.judging.finding import Evidence, Fix, Severity
 from coach.model.snapshot import TargetSnapshot
@@ -11,9 +11,18 @@ from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.outcome import EXIT_CODE, exit_code_signature, is_first_failure
-from coach.rules.from_logs.quoted_evidence import is_library
+from coach.rules.from_logs.quoted_evidence import hits_of, is_library
 
 _DUMPED_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>.+)')
+
+_CRASHED = re.compile(
+    r": line \d+: +\d+ (?:Segmentation fault|Aborted) +(?:\(core dumped\) +)?(?P<command>\S.*)$"
+)
+_MAY_BE_PYTHON = re.compile(
+    r"(?i)python|torch|accelerate|deepspeed|jupyter|\.py\b"
+    r"|\b(?:srun|mpirun|mpiexec|apptainer|singularity|conda)\b"
+)
+_OF_PYTHON = re.compile(r'(?i)^Traceback \(most recent|^  File "|\bpython|\btorch')
 
 
 class SegmentationFault(EndingRule):
@@ -60,21 +69,48 @@ class SegmentationFault(EndingRule):
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         """The innermost frame of your own code in the fault handler's output, which lists the newest call
         first."""
-        for tail in snapshot.log_tails:
-            if tail.file != hit.file:
-                continue
-            for place in range(max(0, hit.line - tail.first_line), len(tail.lines)):
-                found = _DUMPED_FRAME.match(tail.plain[place])
-                if found is not None and not is_library(tail.plain[place]):
-                    text = f"in the program's own code: {tail.plain[place].strip()}"
-                    yield Evidence(text, hit.file, tail.first_line + place)
-                    return
+        for number, found in _dumped(hit, snapshot):
+            if not is_library(found.string):
+                yield Evidence(f"in the program's own code: {found.string.strip()}", hit.file, number)
+                return
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix("Let Python print where it crashes: export PYTHONFAULTHANDLER=1")
+        if _is_native(snapshot):
+            yield Fix(
+                "Write a core file, and see where the program crashed",
+                command="ulimit -c unlimited  # in the batch script; afterwards: gdb PROGRAM core -ex bt",
+            )
+            yield Fix("Compile it with -g (Fortran: -g -fbacktrace -fcheck=bounds), and run a small case")
+            return
+        newest = next(_dumped(hit, snapshot), None) if hit is not None else None
+        if newest is not None:
+            yield Fix(
+                f"See the call that crashed: the newest in the stack of the log is {newest[1]['name']}, line "
+                f"{newest[1]['line']} of {newest[1]['file']}"
+            )
+        else:
+            yield Fix("Let Python print where it crashes: export PYTHONFAULTHANDLER=1")
         yield Fix(
             "Rebuild or update the native package that is innermost, against the torch that is installed"
         )
+
+
+def _dumped(hit: LogHit, snapshot: TargetSnapshot) -> Iterator[tuple[int, re.Match[str]]]:
+    """The frames of the fault handler's output below a hit, with their lines in the log, the newest first."""
+    if "Fatal Python error" not in hit.text:
+        return
+    for tail in snapshot.log_tails:
+        start = max(0, hit.line - tail.first_line) if tail.file == hit.file else len(tail.plain)
+        for number, line in enumerate(tail.plain[start:], tail.first_line + start):
+            if (found := _DUMPED_FRAME.match(line)) is not None:
+                yield number, found
+
+
+def _is_native(snapshot: TargetSnapshot) -> bool:
+    """True if a shell names the command that crashed, and neither it nor the log is of Python."""
+    commands = [_CRASHED.search(hit.text) for hit in hits_of(snapshot, SegmentationFault.code)]
+    is_named = any(found is not None and not _MAY_BE_PYTHON.search(found["command"]) for found in commands)
+    return is_named and not any(_OF_PYTHON.search(line) for tail in snapshot.log_tails for line in tail.plain)
 
 
 def _is_abort(hit: LogHit) -> bool:

@@ -36,8 +36,47 @@ _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
         re.compile(r"Timeout: The file lock '[^']{1,500}' could not be acquired"),
         "See which process holds the lock; delete the lock file only if that process is gone",
     ),
+    (
+        re.compile(
+            r"line \d+: syntax error|\d+: syntax error near|unexpected EOF while looking for matching"
+        ),
+        "Correct that line of the script, or the quote or block above it that is still open; `bash -n "
+        "SCRIPT` checks a script without running it",
+    ),
+    (
+        re.compile(r"Fortran runtime error: End of file|forrtl: severe \(24\)"),
+        "See if the file that it reads is complete, and of the form that the program expects: it ended "
+        "before the program had all its values",
+    ),
+    (
+        re.compile(r"JSONDecodeError: Expecting value: line 1 column 1 \(char 0\)"),
+        "Look at what is read: it is empty, or no JSON",
+    ),
+    (
+        re.compile(r"(?:JSONDecodeError|TOMLDecodeError): .*\bline \d+,? column \d+"),
+        "Correct the file that the shown line reads, at the line and column of the message",
+    ),
 )
 """Advice for exceptions, by message."""
+_PLACES: tuple[tuple[re.Pattern[str], re.Pattern[str], int, int], ...] = (
+    (
+        re.compile(r"^yaml\.(?:\w+\.)*(?:Scanner|Parser|Composer|Constructor|Reader)Error: "),
+        re.compile(r'^ {2}in "(?P<file>[^"<]{1,300})", line (?P<line>\d+), column (?P<column>\d+):?$'),
+        0,
+        6,
+    ),
+    (
+        re.compile(r"^Fortran runtime error: "),
+        re.compile(
+            r"^At line (?P<line>\d+) of file (?P<program>\S{1,300}) "
+            r"\(unit = \d+, file = '(?P<file>[^']{1,300})'\)$"
+        ),
+        1,
+        0,
+    ),
+)
+"""Errors beside which a line names the file: the error, that line, and the numbers of lines above and below
+it to search. The last such line names the place itself."""
 _CORRECT = "Correct the program at the line that is shown, and try it for a few steps"
 _KEY_ERROR = re.compile(
     r"(?:.*\.)?(?:KeyError|ConfigKeyError|ConfigAttributeError): (?:Key )?(?P<key>'[^']{1,80}')"
@@ -61,6 +100,9 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
         words = _words_of_hydra(first, snapshot)
     elif first.signature == "exception":
         kind = name_of(first)
+    place = _place_in_a_file(first, snapshot)
+    if place is not None:
+        words = f"{words} ({place[0].string.strip()})"
     ranks = sorted({hit.rank for hit in hits if hit.rank is not None})
     frame = own_frame(first)
     hides = hiding_file(first)
@@ -69,13 +111,46 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
         frame = Evidence(f"this file is imported instead of the package: {hides[0]}")
     hit = Hit(
         summary=kind + (f": {words[:200]}" if words else "") + (f" ({ranks_text(ranks)})" if ranks else ""),
-        evidence=(quote(first), *([frame] if frame else [])),
+        evidence=(
+            quote(first),
+            *([Evidence(place[0].string.strip(), first.file, place[1])] if place else []),
+            *([frame] if frame else []),
+        ),
         confidence=0.8,
         subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
-        fixes=(rename(*hides) if hides is not None else Fix(_advice(first)),),
+        fixes=(
+            rename(*hides)
+            if hides is not None
+            else Fix(_advice_on_place(place[0]) if place else _advice(first)),
+        ),
         since_s=first.time_s,
     )
     return told_as_hidden(hit, snapshot)
+
+
+def _place_in_a_file(hit: LogHit, snapshot: TargetSnapshot) -> tuple[re.Match[str], int] | None:
+    """The line beside an error that names the file that could not be read, and its number in the log."""
+    tail = tail_of(hit, snapshot)
+    kind = next((row for row in _PLACES if row[0].search(hit.text)), None)
+    if tail is None or kind is None:
+        return None
+    at = hit.line - tail.first_line
+    start, stop = max(0, at - kind[2]), at + 1 + kind[3]
+    near = (
+        (kind[1].match(line), n) for n, line in enumerate(tail.plain[start:stop], tail.first_line + start)
+    )
+    found = [(match, number) for match, number in near if match is not None]
+    return found[-1] if found else None
+
+
+def _advice_on_place(place: re.Match[str]) -> str:
+    named = place.groupdict()
+    if "column" in named:
+        return f"Correct {named['file']} at line {named['line']}, column {named['column']}, or just above it"
+    return (
+        f"See if {named['file']} is complete, and of the form that the program expects: "
+        f"{named['program']} reads it at line {named['line']}"
+    )
 
 
 def _advice(hit: LogHit) -> str:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
-from coach.model.judging.finding import Fix
+from coach.lookback.history import History
+from coach.model.judging.finding import Fix, Hit
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.causes import REGISTER
 from coach.rules.from_logs.ending_rule import EndingRule
+
+_LOST = frozenset({"48", "79", "95"})
+"""Xids of a GPU that is broken or gone: no program causes them."""
 
 
 class IllegalMemoryAccess(EndingRule):
@@ -39,6 +45,13 @@ class IllegalMemoryAccess(EndingRule):
     cause = "illegal_memory_access"
     is_lasting = True
 
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        """A GPU that failed explains the error: each call then fails with any code."""
+        codes = tuple(sorted({hit.rule for hit in snapshot.log_hits if _tells_of_a_lost_gpu(hit)}))
+        for hit in super().check(snapshot, history):
+            known = (edge.cause for edge in REGISTER.explaining(self.code))
+            yield replace(hit, consequence_of=(*codes, *known)) if codes else hit
+
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"A kernel on the GPU accessed invalid memory: {re.sub(r'^.*[:)] +', '', hit.fields['what'])}"
 
@@ -51,3 +64,9 @@ class IllegalMemoryAccess(EndingRule):
             "Try without your own and third-party kernels (custom CUDA, Triton, flash-attention), or "
             "update them"
         )
+
+
+def _tells_of_a_lost_gpu(hit: LogHit) -> bool:
+    if hit.rule == "HDW001":
+        return hit.fields.get("xid") in _LOST or "fallen off the bus" in hit.text
+    return hit.rule == "HDW002" and "unsure" not in hit.fields

@@ -36,6 +36,7 @@ _FIELDS = (
     "script",
     "table",
     "shell",
+    "copied",
     "words",
 )
 
@@ -78,7 +79,9 @@ class FileNotFound(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        if "shell" in hit.fields and was_outlived(hit, snapshot):
+        if "copied" in hit.fields and _errs_below(hit, snapshot):
+            return False
+        if ("shell" in hit.fields or "copied" in hit.fields) and was_outlived(hit, snapshot):
             return False
         return hit.signature != "asserted" or any("AssertionError" in line for line in hit.traceback[-1:])
 
@@ -87,8 +90,7 @@ class FileNotFound(EndingRule):
             return "The data set does not exist, and the program was told not to download it"
         if hit.signature == "asserted":
             return "A file or folder that the program requires does not exist"
-        what = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "a file")
-        return f"Not there, seen from the job: {what}"
+        return f"Not there, seen from the job: {_missing(hit) or 'a file'}"
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         if cd := _failed_cd(hit, snapshot):
@@ -100,6 +102,15 @@ class FileNotFound(EndingRule):
                 f"Correct the line `cd {cd[0]}` of the batch script: it failed, so the job ran elsewhere"
             )
         path = hit.fields.get("path") if hit is not None else None
+        missing = _missing(hit)
+        if missing is not None and missing.endswith(r"\r"):
+            yield Fix(
+                r"Give the script or the list that holds this name Unix line ends: \r is a Windows line end",
+                command=r"sed -i 's/\r$//' FILE",
+            )
+            return
+        if missing is not None and path is None and re.fullmatch(r"/\S+", missing):
+            path = missing
         if hit is None or "text" in hit.fields:
             yield Fix("Put it on a file system that compute nodes see, and name it by its full path")
         elif path and path.startswith("/"):
@@ -107,6 +118,7 @@ class FileNotFound(EndingRule):
                 "See whether compute nodes have it, and put it on a file system that they all see",
                 command=f"srun ls -ld {shlex.quote(path)}",
             )
+            yield Fix("If it was moved, removed or misspelt, correct the path where the job names it")
         else:
             yield Fix("Name it by its full path, on a file system that compute nodes see")
         if snapshot.run is not None:
@@ -114,6 +126,17 @@ class FileNotFound(EndingRule):
                 "Fetch data on a login node, never in the job; without data_dir coach's recipes train on "
                 "generated data"
             )
+
+
+def _errs_below(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if an exception follows a failed copy: the program started, and its own error says more."""
+    tail = tail_of(hit, snapshot)
+    return tail is not None and any(block.first_line > hit.line for block in tail.blocks)
+
+
+def _missing(hit: LogHit | None) -> str | None:
+    """What is missing, as the log names it."""
+    return next((hit.fields[key] for key in _FIELDS if key in hit.fields), None) if hit is not None else None
 
 
 def _failed_cd(hit: LogHit, snapshot: TargetSnapshot) -> tuple[str, int] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.quoted_evidence import hits_of
 
 
 class RendezvousTimeout(EndingRule):
@@ -40,7 +41,7 @@ class RendezvousTimeout(EndingRule):
     cause = "rendezvous_timeout"
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        fields = hit.fields
+        fields = _count(snapshot) or hit.fields
         if "joined" in fields:
             return (
                 f"Only {fields['joined']} of {fields['expected']} ranks joined the rendezvous in "
@@ -53,8 +54,19 @@ class RendezvousTimeout(EndingRule):
         return "The ranks did not find each other in time"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if (count := _count(snapshot)) is not None:
+            yield Fix(
+                f"See if the job starts {count['expected']} ranks, as WORLD_SIZE says: srun's --ntasks, or "
+                "torchrun's --nnodes times --nproc-per-node"
+            )
         yield Fix("Look at the first error of the ranks that did not join: it is the cause")
         yield Fix(
             "Give all nodes the same address, of the first node of the job",
             command='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1)',
         )
+
+
+def _count(snapshot: TargetSnapshot) -> Mapping[str, str] | None:
+    """The fields of the line that counts the ranks that joined; another rank's error may stand above it."""
+    counted = (hit.fields for hit in hits_of(snapshot, RendezvousTimeout.code) if "joined" in hit.fields)
+    return next((fields for fields in counted if fields["joined"] != fields["expected"]), None)

@@ -10,7 +10,7 @@ from coach.model.judging.finding import Fix, Hit
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
-from coach.rules.from_logs.outcome import told_of_the_dead
+from coach.rules.from_logs.outcome import first_failure, told_of_the_dead
 
 _MAY_BE_A_PEER = re.compile(
     r"received errors|closed by peer|reset by peer|Broken pipe|Read error|Timed out waiting"
@@ -33,7 +33,8 @@ class GlooConnection(EndingRule):
         When a logger reports it only as a warning. The finding is info if the program went on. If a rank
         failed earlier with its own error, that is the cause.
     What to do
-        Find the first error of another rank. If there is none, look for a rank that was killed silently (out
+        A timeout with no rank that ended: see where each rank waits. Else find the first error of another
+        rank. If there is none, look for a rank that was killed silently (out
         of memory). For connections that could not be established, choose the interface (GLOO_SOCKET_IFNAME),
         and check that /etc/hosts does not map the node's name to 127.0.1.1.
     Sources
@@ -56,7 +57,13 @@ class GlooConnection(EndingRule):
         return f"A gloo connection failed: {words.strip()[:160]}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is None or _MAY_BE_A_PEER.search(hit.text):
+        if hit is not None and _waited_for_the_living(hit, snapshot):
+            yield Fix(
+                "See where each rank waits while it hangs, in a copy of the job: `coach stacks JOB`, or "
+                "py-spy dump. A collective that only some ranks call, as inside `if rank == 0:`, is the "
+                "usual cause"
+            )
+        elif hit is None or _MAY_BE_A_PEER.search(hit.text):
             yield Fix(
                 "Look for the rank that ended first: its error, or its kill without a message, is the cause"
             )
@@ -65,3 +72,11 @@ class GlooConnection(EndingRule):
                 "Choose the interface that all nodes share (ip -br address shows their names): "
                 "GLOO_SOCKET_IFNAME=NAME"
             )
+
+
+def _waited_for_the_living(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if a rank waited in vain, and no other rank is known to have ended before it. gloo reports a peer
+    that ended by other words."""
+    first = first_failure(snapshot)
+    is_alone = first is None or hit.rank is None or first.rank == hit.rank
+    return "Timed out waiting" in hit.text and is_alone

@@ -4,7 +4,9 @@ non-interactive shells."""
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable
+from pathlib import PurePosixPath
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
@@ -13,6 +15,8 @@ from coach.rules.from_logs.aftermath import lines_after, tail_of
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import hits_of
 
+_ABSENT = re.compile(r"(?:^|\s)(?P<file>/\S{1,300}): No such file or directory$")
+"""The full path of a file that activates an environment, but is not there."""
 _IN_ENVIRONMENT = re.compile(r"/envs/[^/\s]{1,100}/lib/python")
 
 
@@ -34,7 +38,8 @@ class CondaNotInitialised(EndingRule):
         another Python had the needed modules.
     What to do
         Put `source "$(conda info --base)/etc/profile.d/conda.sh"` (or that file's full path) before `conda
-        activate` in the script. coach does it for you with `--env conda=NAME`.
+        activate` in the script. If the log says that this file is missing, correct its path. coach does it
+        for you with `--env conda=NAME`.
     Sources
         conda's shell integration (`conda init`, conda.sh); sbatch(1): a batch script is run by a shell that
         is not interactive.
@@ -59,6 +64,8 @@ class CondaNotInitialised(EndingRule):
             return (
                 "The conda environment was not activated: no environment of this user has that name or path"
             )
+        if absent := _absent_file(hit):
+            return f"The conda environment was not activated: the node has no {absent}"
         program = next((hit.fields[key] for key in ("program", "last", "started") if key in hit.fields), None)
         if program is not None:
             return (
@@ -68,8 +75,24 @@ class CondaNotInitialised(EndingRule):
         return "The conda environment was not activated: conda is not set up in the batch shell"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and (absent := _absent_file(hit)):
+            yield Fix(
+                "See whether compute nodes have it, and what lies there",
+                command=f"srun ls -ld {shlex.quote(absent)} {shlex.quote(str(PurePosixPath(absent).parent))}",
+            )
+            yield Fix(
+                "If conda was moved or installed anew, correct that line of the script: `conda info --base` "
+                "names its folder"
+            )
+            return
         yield Fix("Launch with --env conda=NAME: the script then activates it as a batch shell needs it")
         if snapshot.run is None:
             yield Fix(
                 'In the script, before conda activate: source "$(conda info --base)/etc/profile.d/conda.sh"'
             )
+
+
+def _absent_file(hit: LogHit) -> str | None:
+    """The file that should have activated the environment, if the shell did not find it."""
+    found = _ABSENT.search(hit.text.strip()) if "program" not in hit.fields else None
+    return found["file"] if found is not None else None

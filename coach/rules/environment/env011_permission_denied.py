@@ -4,6 +4,7 @@ directory."""
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
@@ -34,8 +35,8 @@ class PermissionDenied(EndingRule):
         program went on, as with a cache in /tmp that belongs to somebody else. On a failed shell command in a
         script that went on.
     What to do
-        Look at the directory from a compute node: `srun --pty ls -ld DIR`. Put runs on a file system that
-        compute nodes may write to (`runs_root`, often $SCRATCH).
+        See from a compute node which folder of the path forbids it: `srun namei -l PATH`. Put runs on a file
+        system that compute nodes may write to (`runs_root`, often $SCRATCH).
     Sources
         errno(3) EACCES, EPERM, EROFS; Python's OSError.
     """
@@ -79,7 +80,20 @@ class PermissionDenied(EndingRule):
                 "`hf auth login`)"
             )
             return
+        path = hit.fields.get("path") if hit is not None else None
+        if path and path.startswith("/") and not _is_below(path, snapshot):
+            yield Fix(
+                "See on a node which folder on its path forbids it, and who owns that",
+                command=f"srun namei -l {shlex.quote(path)}",
+            )
+            yield Fix("If another user owns it, ask for access, or use a copy of your own")
+            return
         yield Fix(
             "Put runs, data and caches where compute nodes may write: runs_root and cache_dir in the config"
         )
         yield from without_node(snapshot, "which sees the file system differently")
+
+
+def _is_below(path: str, snapshot: TargetSnapshot) -> bool:
+    """True if the path lies in the run's own folder."""
+    return snapshot.run is not None and path.startswith(f"{snapshot.run.run_dir}/")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+
+_SHARING = ("multiprocessing", "torch/utils/data")
+_OPENED = re.compile(r"\[Errno 24\] Too many open files: '(?P<path>[^']{1,300})'")
 
 
 class TooManyFiles(EndingRule):
@@ -46,7 +50,20 @@ class TooManyFiles(EndingRule):
         return "Too many open files: the process reached its limit"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix("Share tensors by name: torch.multiprocessing.set_sharing_strategy('file_system')")
-        yield Fix(
+        more = Fix(
             "Raise the limit in the batch script, up to the hard one", command='ulimit -n "$(ulimit -Hn)"'
         )
+        if hit is not None and _is_of_open(hit):
+            yield Fix("Close files after use (`with open(…)`): the program may keep each one open")
+            yield more
+            return
+        yield Fix("Share tensors by name: torch.multiprocessing.set_sharing_strategy('file_system')")
+        yield more
+
+
+def _is_of_open(hit: LogHit) -> bool:
+    """True if a program opened a file by its name, and no tensor passed between processes."""
+    frames = hit.block.frames if hit.block is not None else ()
+    is_shared = any(part in frame.text for frame in frames for part in _SHARING)
+    named = _OPENED.search(hit.text)
+    return not is_shared and named is not None and not named["path"].startswith(("/dev/shm", "/torch_"))

@@ -3,6 +3,7 @@ does not help."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,6 +24,12 @@ _KILLED_STATES = frozenset(
     {"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REQUEUED"}
 )
 """States in which Slurm itself kills the processes: a killed worker then says nothing about memory."""
+
+_ARRAY = re.compile(r"Unable to allocate (?P<size>[\d.]{1,12}) (?P<unit>[KMGTPE]iB) for an array")
+_FAR_TOO_MUCH = 4.0
+"""An array of so many times the memory limit is a mistake in its shape or its dtype."""
+_LARGE_MIB = 256 * 1024.0
+"""The same if no limit is known: as much as all the memory of many nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +62,10 @@ class HostOutOfMemory(Rule):
         MEM008 and DAT005, which claim less.
     What to do
         If memory grew during the whole training, find the data that each step keeps: more memory would be
-        used up too. Else request 1.3 times the measured peak. Or use less: fewer DataLoader workers (each
-        holds its own copies), a lower prefetch_factor, memory-mapped data. A smaller GPU batch does not help.
+        used up too. If one array alone is far larger than the memory, correct its shape or dtype. A
+        MemoryError without a kill may come from `ulimit -v`. Else request 1.3 times the measured peak. Or use
+        less: fewer DataLoader workers (each holds its own copies), a lower prefetch_factor, memory-mapped
+        data. A smaller GPU batch does not help.
     Sources
         slurmstepd's messages (Slurm 18 to 24, cgroup v1 and v2, jobacct_gather OverMemoryKill); torch
         DataLoader; kernel oom_kill.
@@ -161,6 +170,22 @@ class HostOutOfMemory(Rule):
     def _fixes(
         self, run: Run | None, hits: list[LogHit], peak: _Peak | None, history: History
     ) -> Iterable[Fix]:
+        array = _largest_array(hits)
+        limit = peak.limit_mib if peak is not None else _asked_mib(run)
+        if array is not None and array[0] >= (_FAR_TOO_MUCH * limit if limit is not None else _LARGE_MIB):
+            yield Fix(
+                f"Look at the shape and the dtype of the array: it alone takes {size_text(array[0])}. Load "
+                "it in parts, memory-map it, or use a smaller dtype or a sparse format"
+            )
+            if limit is None:
+                yield Fix("See how much memory the nodes have", command="sinfo -o '%P %D %m'")
+            return
+        if any(hit.text.strip() == "MemoryError" for hit in hits):
+            yield Fix(
+                "Print the limit of address space in the batch script: an exhausted --mem kills a process, "
+                "and rarely raises MemoryError",
+                command="ulimit -v",
+            )
         wanted = self._wanted_mib(run, hits, peak)
         if wanted is None:
             yield Fix(
@@ -202,6 +227,15 @@ class HostOutOfMemory(Rule):
                 "blind_growth"
             ], f"{self.values['blind_growth']:g} times the {size_text(limit)} asked"
         return None
+
+
+def _largest_array(hits: list[LogHit]) -> tuple[float, LogHit] | None:
+    """The size of the largest array that NumPy could not allocate, in MiB."""
+    found = ((_ARRAY.search(hit.text), hit) for hit in hits)
+    sizes = (
+        (parse_mib(f"{match['size'].rstrip('.')} {match['unit']}"), hit) for match, hit in found if match
+    )
+    return max(((size, hit) for size, hit in sizes if size is not None), default=None, key=lambda e: e[0])
 
 
 def _counted(snapshot: TargetSnapshot) -> Mapping[str, int]:

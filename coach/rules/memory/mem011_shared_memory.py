@@ -64,12 +64,12 @@ class SharedMemory(EndingRule):
                 {"num_workers": 0},
             )
         yield Fix(
-            "In a container, give it more: --shm-size=16g or --ipc=host (Docker), or bind the host's /dev/shm"
-        )
-        yield Fix(
-            "List its contents on the node, also leftovers of ended jobs",
+            "See on the node how full it is, also with leftovers of ended jobs",
             command="df -h /dev/shm; ls -l /dev/shm",
         )
         yield Fix(
             "Use fewer DataLoader workers, or torch.multiprocessing.set_sharing_strategy('file_system')"
+        )
+        yield Fix(
+            "In a container, give it more: --shm-size=16g or --ipc=host (Docker), or bind the host's /dev/shm"
         )

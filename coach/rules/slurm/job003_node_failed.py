@@ -68,7 +68,6 @@ class NodeFailed(Rule):
         is_local = run is not None and run.backend == "local"
         nodes = run.host if run is not None and is_local else job.nodes if job is not None else None
         said = next((hit.fields["node"] for hit in lines if "node" in hit.fields), None)
-        state = f"state {snapshot.state}{f', reason {reason}' if reason else ''}"
         yield Hit(
             summary=_summary(
                 is_local,
@@ -79,7 +78,7 @@ class NodeFailed(Rule):
             ),
             evidence=(
                 *([quote(earliest(lines))] if lines else []),
-                *([Evidence(state)] if snapshot.state is not None else []),
+                *_facts(said or nodes, snapshot, reason),
             ),
             confidence=0.95,
             cause="node_failure" if is_local else None,
@@ -88,6 +87,15 @@ class NodeFailed(Rule):
             ),
             fixes=tuple(_fixes(snapshot, is_local, said or nodes)),
         )
+
+
+def _facts(node: str | None, snapshot: TargetSnapshot, reason: str | None) -> Iterable[Evidence]:
+    """The state, and the reason that Slurm has for the node now."""
+    if snapshot.state is not None:
+        yield Evidence(f"state {snapshot.state}{f', reason {reason}' if reason else ''}")
+    told = snapshot.node_reasons.get(node) if node is not None else None
+    if told is not None:
+        yield Evidence(f"Slurm's reason for {node}: {told}")
 
 
 def _left_alone(state: str | None, reason: str | None) -> str | None:

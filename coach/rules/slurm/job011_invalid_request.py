@@ -13,6 +13,8 @@ from coach.rules.from_logs.aftermath import lines_after
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.outcome import was_never_started
 
+_STEP = re.compile(r"Unable to create step for job (?P<job>\d+): ")
+
 
 class InvalidRequest(EndingRule):
     """Slurm refused the request: the job, or a step in it, was never started.
@@ -29,7 +31,8 @@ class InvalidRequest(EndingRule):
         If the controller did not answer or asks to try again later: the request may be valid. The finding is
         info if a job went on after it.
     What to do
-        Read the text behind the colon: it names the partition, account, QOS, limit, memory or GPU type.
+        If a step asks for more than its job has, start fewer tasks, or ask for more by sbatch. Else read the
+        text behind the colon: it names the partition, account, QOS, limit, memory or GPU type.
         `scontrol show partition`, `sacctmgr show assoc user=$USER` and `sinfo -o "%P %l %G %m %c"` show the
         valid values. "Requested node configuration is not available" means that no node has these resources,
         or that the account or reservation may not use the nodes that have them.
@@ -82,10 +85,26 @@ class InvalidRequest(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         words = hit.fields.get("why") or hit.fields.get("words") or hit.fields.get("option") or ""
+        if hit.text.startswith("srun:") and _STEP.search(hit.text):
+            return f"Slurm refused a step of the job: {words.strip()[:200]}"
         return f"Slurm refused the request: {words.strip()[:200]}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         text = hit.text if hit is not None else ""
+        if "DOS line breaks" in text:
+            yield Fix("Give the script Unix line ends", command=r"sed -i 's/\r$//' FILE")
+            return
+        if "does not look like a batch script" in text:
+            yield Fix("Make #!/bin/bash the first line of the script, or submit a command by sbatch --wrap")
+            return
+        step = _STEP.search(text)
+        if step is not None and "More processors requested" in text:
+            yield Fix(
+                "Compare srun's --ntasks, --cpus-per-task and --gpus with what the job has",
+                command=f"scontrol show job {step['job']} | grep -E 'NumCPUs|NumTasks|TRES='",
+            )
+            yield Fix("Start fewer tasks in the step, or ask for more by sbatch: --ntasks, --cpus-per-task")
+            return
         if re.search(r"[Aa]ssoc|QOS|account|qos|policy", text):
             yield Fix("See your accounts, QOS and their limits", command="sacctmgr -s show assoc user=$USER")
         else:

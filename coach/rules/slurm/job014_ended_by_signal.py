@@ -14,8 +14,13 @@ from coach.rules.from_logs.outcome import exit_code_signature, is_first_failure
 from coach.rules.from_logs.quoted_evidence import hits_of
 from coach.rules.slurm.ended_by_slurm import REQUEUES
 
-_NAMES = {"1": "SIGHUP", "2": "SIGINT", "15": "SIGTERM"}
-_SHELL = {"Terminated": "SIGTERM", "Hangup": "SIGHUP", "Interrupt": "SIGINT"}
+_NAMES = {"1": "SIGHUP", "2": "SIGINT", "15": "SIGTERM", "24": "SIGXCPU"}
+_SHELL = {
+    "Terminated": "SIGTERM",
+    "Hangup": "SIGHUP",
+    "Interrupt": "SIGINT",
+    "CPU time limit exceeded": "SIGXCPU",
+}
 
 
 class EndedBySignal(EndingRule):
@@ -25,7 +30,7 @@ class EndedBySignal(EndingRule):
         torchrun's SignalException ("Process 17 got signal: 15"), "Signal 15 (SIGTERM) received by PID", exit
         codes -15, -2, -1 and 143 of ranks, "Received SIGTERM", Lightning's SIGTERMException,
         KeyboardInterrupt, a Ray Tune run ended by Ctrl-C, and the lines of a shell, srun or mpiexec about a
-        task that was Terminated.
+        task that was Terminated, or that reached a limit of CPU time (SIGXCPU).
     Why it matters
         The program did not fail. The remedy depends on the sender: Slurm at a limit, a launcher after another
         rank failed, a person at the keyboard, or a closed terminal (SIGHUP).
@@ -55,12 +60,16 @@ class EndedBySignal(EndingRule):
         return not is_told_by_torchrun or is_first_failure(hit, snapshot, -1, -2, -15)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if _name(hits_of(snapshot, self.code)) == "SIGXCPU":
+            return "The program used up a limit of CPU time (`ulimit -t`, SIGXCPU)"
         return f"The program was ended by {_name(hits_of(snapshot, self.code)) or 'a signal'} from outside"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         name = _name(hits_of(snapshot, self.code))
         if name == "SIGHUP":
             yield Fix("Start long runs by sbatch (or in tmux): the terminal it was started in was closed")
+        elif name == "SIGXCPU":
+            yield Fix("Remove `ulimit -t` from the batch script, or raise it; the site may set one by itself")
         elif name == "SIGTERM":
             yield Fix("Find who sent it: see the first error of the other ranks and nodes")
         else:

@@ -19,6 +19,9 @@ _STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "LAUNCH_FAIL
 """Failure states that should leave a log. Cancelled and preempted jobs need no explanation, and OUT_OF_MEMORY
 is one itself."""
 
+_NOT_STARTED = 128 + 53
+"""The exit status as which coach reads Slurm's ExitCode 0:53."""
+
 
 class NoLog(Rule):
     """The job failed and left no log.
@@ -86,7 +89,9 @@ def _evidence(snapshot: TargetSnapshot) -> Iterable[Evidence]:
     status = job.exit_code if job is not None else None
     if snapshot.exit is not None and snapshot.exit.exit_code is not None:
         status = snapshot.exit.exit_code
-    if status is not None:
+    if status == _NOT_STARTED:
+        yield Evidence("ExitCode 0:53: Slurm could not start the batch script")
+    elif status is not None:
         yield Evidence("exit status", value=float(status))
     if job is not None and job.time_used_s is not None:
         yield Evidence("ran for", value=float(job.time_used_s), unit="s")

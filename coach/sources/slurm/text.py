@@ -136,7 +136,9 @@ def parse_exit_code(text: str) -> int | None:
     if code is None or signal is None:
         return None
     if not colon:
-        code, signal = (code >> 8) & 0xFF, code & 0x7F
+        signal = code & 0x7F
+        # Slurm puts errors of its own there too: 4021 is `0:53`, a script that could not be started.
+        code = 0 if signal else (code >> 8) & 0xFF
     return 128 + signal if signal and not code else code
 
 

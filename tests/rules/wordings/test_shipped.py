@@ -33,6 +33,7 @@ SHARED = {
     frozenset({"HDW002", "ENV004"}): "a driver that is not ready: the words of either",
     frozenset({"ENV012", "DST019"}): "NCCL has no file descriptor left for its sockets",
     frozenset({"DAT005", "MEM007"}): "a worker that the kernel killed for memory",
+    frozenset({"DAT011", "ENV025"}): "a program whose name ends in a Windows line end",
     frozenset({"DAT010", "DAT011"}): "a file that is missing in part of a checkpoint",
     frozenset({"JOB005", "MEM007"}): "a step that Slurm cancelled for its memory",
     frozenset({"JOB005", "MEM011"}): "a task that a bus error ended, and that srun tells of",

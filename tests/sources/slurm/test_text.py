@@ -70,7 +70,17 @@ def test_local_times_become_epoch_seconds_in_summer_and_winter() -> None:
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [("10752", 42), ("0", 0), ("11", 139), ("42:0", 42), ("0:9", 137), ("N/A", None), ("", None)],
+    [
+        ("10752", 42),
+        ("0", 0),
+        ("11", 139),
+        ("139", 139),
+        ("4021", 181),
+        ("42:0", 42),
+        ("0:9", 137),
+        ("N/A", None),
+        ("", None),
+    ],
 )
 def test_exit_codes_are_read_raw_and_with_their_signal(text: str, code: int | None) -> None:
     assert parse_exit_code(text) == code

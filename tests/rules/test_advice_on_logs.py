@@ -1,0 +1,199 @@
+"""The first fix fits what the log says, and does not contradict it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.examples import diagnose_whole, of_a_whole_log
+
+FRAMES = 'Traceback (most recent call last):\n  File "/home/ada/train.py", line 3, in main\n    step()\n'
+SHARED = FRAMES + '  File "/usr/lib/python3.11/multiprocessing/reduction.py", line 198, in DupFd\n    x()\n'
+ARRAY = FRAMES + (
+    "numpy._core._exceptions._ArrayMemoryError: Unable to allocate {} for an array with shape (2, 4) and "
+    "data type float64\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "first"),
+    [
+        (
+            "slurm_script: line 4: /conda/2023/bin/activate: No such file or directory\n",
+            "ENV008",
+            "See whether compute nodes have it, and what lies there",
+        ),
+        (
+            "slurm_script: line 4: conda: command not found\n",
+            "ENV008",
+            "Launch with --env conda=NAME: the script then activates it as a batch shell needs it",
+        ),
+        (
+            FRAMES + "OSError: [Errno 24] Too many open files: '/etc/hostname'\n",
+            "ENV012",
+            "Close files after use",
+        ),
+        (
+            SHARED + "OSError: [Errno 24] Too many open files: '/etc/hostname'\n",
+            "ENV012",
+            "Share tensors by name",
+        ),
+        (FRAMES + "OSError: [Errno 24] Too many open files\n", "ENV012", "Share tensors by name"),
+        (ARRAY.format("596. GiB"), "MEM007", "Look at the shape and the dtype of the array"),
+        (ARRAY.format("12.5 GiB"), "MEM007", "Ask for more host memory"),
+        (FRAMES + "MemoryError\n", "MEM007", "Print the limit of address space"),
+        (
+            FRAMES + "PermissionError: [Errno 13] Permission denied: '/home/eve/data.json'\n",
+            "ENV011",
+            "See on a node which folder on its path forbids it",
+        ),
+        (
+            FRAMES + "yaml.scanner.ScannerError: mapping values are not allowed here\n"
+            '  in "conf.yaml", line 3, column 8\n',
+            "COD001",
+            "Correct conf.yaml at line 3, column 8",
+        ),
+        (
+            FRAMES
+            + 'yaml.parser.ParserError: while parsing a flow sequence\n  in "a.yaml", line 1, column 4\n'
+            "expected ',' or ']', but got ':'\n"
+            '  in "a.yaml", line 2, column 2\n',
+            "COD001",
+            "Correct a.yaml at line 2, column 2",
+        ),
+        (
+            FRAMES + "yaml.scanner.ScannerError: mapping values are not allowed here\n"
+            '  in "<unicode string>", line 3, column 8\n',
+            "COD001",
+            "Correct the program at the line that is shown",
+        ),
+        (
+            FRAMES + "json.decoder.JSONDecodeError: Expecting ',' delimiter: line 3 column 5 (char 40)\n",
+            "COD001",
+            "Correct the file that the shown line reads",
+        ),
+        (
+            FRAMES + "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)\n",
+            "COD001",
+            "Look at what is read: it is empty, or no JSON",
+        ),
+        (
+            FRAMES + "tomllib.TOMLDecodeError: Invalid value (at line 1, column 5)\n",
+            "COD001",
+            "Correct the file that the shown line reads",
+        ),
+        (
+            "At line 212 of file solver.f90 (unit = 11, file = 'restart.dat')\n"
+            "Fortran runtime error: End of file\n",
+            "COD001",
+            "See if restart.dat is complete",
+        ),
+        (
+            "train.sh: line 6: syntax error: unexpected end of file\n",
+            "COD001",
+            "Correct that line of the script",
+        ),
+        (
+            "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n"
+            '  File "/home/ada/kernel.py", line 5 in load\n  File "/home/ada/train.py", line 9 in main\n',
+            "COD002",
+            "See the call that crashed: the newest in the stack of the log is load, line 5",
+        ),
+        (
+            "train.sh: line 7: 17790 Segmentation fault      (core dumped) ./a.out input.dat\n",
+            "COD002",
+            "Write a core file",
+        ),
+        (
+            "train.sh: line 7: 17790 Segmentation fault      (core dumped) python3 train.py\n",
+            "COD002",
+            "Let Python print where it crashes",
+        ),
+        (
+            "train.sh: line 7: 17790 Segmentation fault      (core dumped) srun ./launch\n",
+            "COD002",
+            "Let Python print where it crashes",
+        ),
+        (
+            "train.sh: line 9: 4242 Bus error     (core dumped) python train.py\n",
+            "MEM011",
+            "See on the node how",
+        ),
+        (
+            FRAMES
+            + "RuntimeError: [/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for "
+            "recv operation to complete\n",
+            "DST020",
+            "See where each rank waits",
+        ),
+        (
+            FRAMES
+            + "RuntimeError: [/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:2901\n",
+            "DST020",
+            "Look for the rank that ended first",
+        ),
+        (
+            "train.sh: line 5:  7920 CPU time limit exceeded (core dumped) python3 train.py\n",
+            "JOB014",
+            "Remove `ulimit -t` from the batch script",
+        ),
+        (
+            FRAMES + "RuntimeError: CUDA error: unspecified launch failure\n"
+            "Unable to determine the device handle for GPU 0000:3B:00.0: GPU is lost.\n",
+            "HDW002",
+            "Leave this node out",
+        ),
+        (
+            FRAMES + "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+            "NVRM: Xid (PCI:0000:41:00): 31, pid=7, name=python\n",
+            "CUD003",
+            "Run once with CUDA_LAUNCH_BLOCKING=1",
+        ),
+        (
+            FRAMES + "RuntimeError: CUDA error: unspecified launch failure\n"
+            "NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n",
+            "HDW001",
+            "Leave this node out",
+        ),
+        (
+            "srun: error: Unable to create step for job 2270: More processors requested than permitted\n",
+            "JOB011",
+            "Compare srun's --ntasks",
+        ),
+        (
+            "sbatch: error: Batch script contains DOS line breaks (\\r\\n)\n",
+            "JOB011",
+            "Give the script Unix line ends",
+        ),
+        (
+            "sbatch: error: More processors requested than permitted\n",
+            "JOB011",
+            "See what the partitions offer",
+        ),
+    ],
+)
+def test_the_first_fix_fits_the_words_of_the_log(text: str, rule: str, first: str) -> None:
+    finding = diagnose_whole(text).findings[0]
+    assert finding.rule == rule
+    assert finding.fixes[0].title.startswith(first)
+
+
+STEPS = tuple(f"step {step} loss {2 / step:.3f}" for step in range(1, 300))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("cp: cannot stat '/data/old.ckpt': No such file or directory", *STEPS),
+        ("cp: cannot stat '/data/old.ckpt': No such file or directory", "starting", "done"),
+        ("note: a job beyond it ends by 'CPU time limit exceeded'", *STEPS),
+        ("WARNING: read of the old restart: Fortran runtime error: End of file, starting cold", *STEPS),
+        ("the tutorial shows: line 6: syntax error: unexpected end of file", *STEPS),
+    ],
+)
+def test_words_of_an_error_that_ended_nothing_are_no_alarm(lines: tuple[str, ...]) -> None:
+    assert not of_a_whole_log(*lines)
+
+
+def test_a_failed_copy_is_not_blamed_for_an_exception_below_it() -> None:
+    text = "cp: cannot stat '/data/old.ckpt': No such file or directory\n" + FRAMES + "KeyError: 'lr'\n"
+    assert [finding.rule for finding in diagnose_whole(text).findings] == ["COD001"]
