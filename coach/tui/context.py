@@ -13,6 +13,7 @@ from coach.model.judging.finding import Diagnosis
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot
 from coach.model.training.run import Run
+from coach.tui.key_guard import TypedOn
 from coach.tui.keys.key import Key
 from coach.tui.keys.table import NOTHING_OFF, SHIPPED, SwitchedOff
 from coach.tui.mode import Mode
@@ -51,6 +52,7 @@ class Context:
     """Functions that the site has switched off, with its reasons. It can change while coach is open."""
     key_time_s: float = 0.0
     """When the key that is being handled arrived, on `clock`."""
+    typed_on: TypedOn = field(default_factory=TypedOn)
     key_table: Mapping[str, Key] = field(default_factory=lambda: SHIPPED)
     """All keys by id, as configured."""
     launch_keys: tuple[Key, ...] = ()
