@@ -192,7 +192,11 @@ class LogScreen(CoachScreen, screen="log"):
             words.append(f"{100 * window.offsets[last + 1] // max(1, window.size_bytes)} %")
         tail = self._tail(window.file)
         if tail is not None and tail.is_counted and not window.streams:
-            words[0] = words[0] + f" of {tail.num_lines:,}" if window.first_line is not None else words[0]
+            words[0] = (
+                words[0] + f" of {max(tail.num_lines, window.first_line + last):,}"
+                if window.first_line is not None
+                else words[0]
+            )
         return " · ".join(words)
 
     # Keys

@@ -95,7 +95,7 @@ class LinesView(ScrollView, can_focus=True):
         row, width = self._lines[index], self.room.width
         strip = self.strip_of(row).crop_extend(scroll_x, scroll_x + width, self.rich_style)
         if line_width(row) <= scroll_x + width:
-            return strip
+            return strip.simplify()  # each segment sends its colours again
         # There is more to the right: ← and → scroll.
         sign = Segment("›", self._style_of("muted", self.rich_style, ""))
         return Strip.join([strip.crop(0, width - 1), Strip([sign])])
