@@ -57,7 +57,9 @@ class LinesView(ScrollView, can_focus=True):
         """Set the title in the border. It is never markup, and is painted only if it changed."""
         if title != self._title:
             self._title = title
-            self.border_title = Content(f" {title} ")
+            # The public attribute would repaint all lines of the pane.
+            self._border_title = Content(f" {title} ")
+            self.refresh(Region(0, -1, self.outer_size.width, 1))
 
     def set_lines(self, lines: Sequence[Line]) -> None:
         """Replace the lines. Only lines that differ are repainted."""
