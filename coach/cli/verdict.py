@@ -27,14 +27,9 @@ def verdict_lines(
     """At most 24 lines of 80 columns; the first is the verdict. Without a `width` for a file: all lines,
     whole. `user`: whose jobs they are, if not the caller's."""
     ordered = worst_first(judged)
-    bad = [each for each in ordered if each.worst is not None]
-    well = [each for each in ordered if each.worst is None and not each.is_waiting]
     lines = [_verdict(ordered, user), ""] if ordered else [_verdict(ordered, user)]
     tail = ["", "coach check JOB shows one job in full, with its proof and its fixes"] if ordered else []
-    blocks = [_block(each, now_s, width) for each in bad]
-    stuck = [each for each in ordered if each.worst is None and each.why_never is not None]
-    blocks += [_stuck_block(each, now_s) for each in stuck]
-    blocks += [[_head(each, now_s, width)] for each in well]
+    blocks = _blocks(ordered, now_s, width)
     if width is None:
         return [*lines, *(row for block in blocks for row in block), *tail]
     room = MAX_LINES - len(lines) - len(tail)
@@ -46,6 +41,14 @@ def verdict_lines(
         lines += block
         room -= len(block)
     return [cut(text, width) for text in (*lines, *tail)]
+
+
+def _blocks(ordered: Sequence[Judged], now_s: float, width: int | None) -> list[list[str]]:
+    """The lines of each job: those that went wrong, those that never start, and the others."""
+    blocks = [_block(each, now_s, width) for each in ordered if each.worst is not None]
+    well = [each for each in ordered if each.worst is None]
+    blocks += [_stuck_block(each, now_s) for each in well if each.why_never is not None]
+    return blocks + [[_head(each, now_s, width)] for each in well if not each.is_waiting]
 
 
 def _verdict(judged: Sequence[Judged], user: str | None) -> str:
@@ -62,6 +65,10 @@ def _verdict(judged: Sequence[Judged], user: str | None) -> str:
         return f"✖ {named} went wrong: {_counts(worst)}{stuck} ({scope})"
     if never:
         return f"▲ {never} of {len(judged)} will never start with what it asks for ({scope})"
+    return _of_no_finding(judged, scope)
+
+
+def _of_no_finding(judged: Sequence[Judged], scope: str) -> str:
     blind = sum(each.is_blind for each in judged)
     if blind:
         return f"? Nothing found, but {blind} of {len(judged)} could not be read ({scope})"

@@ -24,13 +24,12 @@ from coach.model.snapshot import Snapshot, Watch
 from coach.tui import messages
 from coach.tui.arrangement import put_keys_first
 from coach.tui.at_once import done_at_once
-from coach.tui.attention import UserAttention
+from coach.tui.attention import StrayLine, TypedOn, UserAttention
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.controllers.all import Controllers
 from coach.tui.exit_signals import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
 from coach.tui.follow_list import FollowList
-from coach.tui.key_guard import StrayLine
 from coach.tui.mode import Mode
 from coach.tui.palette import Commands, GoTo, commands_of, places_of, rule_places
 from coach.tui.processor_limit import Left, ProcessorLimit, soft_limit_s
@@ -106,6 +105,7 @@ class CoachApp(App[None]):
             clock=clock,
             snapshot=Snapshot(opening.session.snapshot.now_s),
             snapshot_time_s=0.0,
+            typed_on=TypedOn(),
             key_table=opening.keys.table,
             # A recording asks Slurm nothing, so everybody's jobs are shown.
             are_all_shown=opening.mode in (Mode.DEMO, Mode.REPLAY),

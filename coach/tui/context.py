@@ -13,7 +13,6 @@ from coach.model.judging.finding import Diagnosis
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot
 from coach.model.training.run import Run
-from coach.tui.key_guard import TypedOn
 from coach.tui.keys.key import Key
 from coach.tui.keys.table import NOTHING_OFF, SHIPPED, SwitchedOff
 from coach.tui.mode import Mode
@@ -23,6 +22,7 @@ from coach.tui.training import Trainings
 
 if TYPE_CHECKING:
     from coach.analysis.queueing.ahead import Standing
+    from coach.tui.key_guard import TypedOn
     from coach.workflows.watching.first_start import Here
     from coach.workflows.watching.table_views import SavedView, View
 
@@ -46,13 +46,13 @@ class Context:
     snapshot: Snapshot
     snapshot_time_s: float
     """When the snapshot arrived, on `clock`."""
+    typed_on: TypedOn
     why_readonly: str | None = None
     """The setting that forbids changes, and its reason; None if coach was opened read-only."""
     switched_off: SwitchedOff = field(default_factory=lambda: NOTHING_OFF)
     """Functions that the site has switched off, with its reasons. It can change while coach is open."""
     key_time_s: float = 0.0
     """When the key that is being handled arrived, on `clock`."""
-    typed_on: TypedOn = field(default_factory=TypedOn)
     key_table: Mapping[str, Key] = field(default_factory=lambda: SHIPPED)
     """All keys by id, as configured."""
     launch_keys: tuple[Key, ...] = ()

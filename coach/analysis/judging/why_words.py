@@ -28,6 +28,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d{1,9})')
 _JOB_ID = re.compile(r"\d{1,18}(?:[_+]\d{1,9})?")
 _GOOD = frozenset({"COMPLETED", "CANCELLED", "REVOKED"})
 _WORDS = {severity.word: severity for severity in Severity}
+_DENIED = "ermission denied"
 _DRILL = "ended badly; `coach drill` asks you why"
 
 
@@ -61,6 +62,12 @@ def is_withheld(verdict: Mapping[str, Any]) -> bool:
 
 
 def _words_without_a_finding(verdict: Mapping[str, Any]) -> str:
+    log = next(
+        (_text(each, "because") for each in _tables(verdict, "not_measured") if each.get("what") == "log"),
+        None,
+    )
+    if log is not None and _DENIED in log:
+        return f"nothing is known: its log was not read: {log}"
     if any(item.get("what") == "metrics" for item in _tables(verdict, "not_measured")):
         return "no finding, and no loss was read: `coach check` lists what was not measured"
     return "no problem found in the measurements"

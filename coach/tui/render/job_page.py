@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
-from coach.analysis.queueing.ahead import Standing
 from coach.analysis.queueing.arrays import unfold
 from coach.model.errors import OTHERS_JOBS, hidden_by_site
 from coach.tui.job_subject import JobSubject
@@ -21,6 +21,9 @@ from coach.tui.render.job_devices import device_lines
 from coach.tui.render.pending import failed_alike_lines, labelled, place_lines, task_lines, why_lines
 from coach.tui.render.progress import progress_lines
 from coach.tui.render.text import BLANK, Line, Span, line, mib, muted, pad, printable
+
+if TYPE_CHECKING:
+    from coach.analysis.queueing.ahead import Standing
 
 _MIB = 1 << 20
 WIDE = 108
