@@ -15,7 +15,7 @@ from coach.cli.cluster import add_options
 from coach.cli.diagnosis_text import checked_lines
 from coach.cli.reading_io import Io, reading_io
 from coach.cli.text import print_line
-from coach.cli.verdict import verdict_lines
+from coach.cli.verdict import WIDTH, verdict_lines
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Severity
@@ -34,6 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TARGET",
         help="a run id, a job id, a directory, a log file, or - for standard input"
         " (default: your jobs that run, wait or ended within a day)",
+    )
+    parser.add_argument(
+        "-u",
+        "--user",
+        metavar="NAME",
+        help="without TARGET: this user's jobs, as far as you may read their logs",
     )
     parser.add_argument(
         "--log",
@@ -62,6 +68,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     io = reading_io(settings)
     if args.target in (None, "-") and (args.log or args.metrics):
         raise UserError("--log and --metrics need one TARGET", "coach check JOB --log FILE")
+    if args.user is not None and args.target is not None:
+        raise UserError("--user and TARGET: a target is one job, whoever's it is", "leave out one of them")
     checker = Checker(settings, io, Engine(rules_of(settings)), args.backend)
     if args.target is not None:
         diagnoses, is_stuck = _check_one(args, checker, settings, io)
@@ -88,16 +96,21 @@ def _check_one(
 
 
 def _check_own(args: argparse.Namespace, checker: Checker, io: Io) -> tuple[list[Diagnosis], bool]:
-    """The diagnoses of all own jobs, and True if one of them can never start."""
-    judged, num_left_out = checker.own_jobs()
+    """The diagnoses of all own jobs, or those of `--user`, and True if one of them can never start."""
+    judged, num_left_out = checker.own_jobs(args.user)
     _tell_left_out(num_left_out)
     diagnoses = [each.diagnosis for each in judged]
     if args.format == "json":
         print(json.dumps(jobs_object(diagnoses), indent=2))
     else:
-        for line in verdict_lines(judged, io.now()):
+        for line in verdict_lines(judged, io.now(), width=_width(), user=args.user):
             print_line(line)
     return diagnoses, any(each.why_never is not None for each in judged)
+
+
+def _width() -> int | None:
+    """Cut lines for a terminal; a file or a pipe gets all of them, whole."""
+    return WIDTH if sys.stdout.isatty() else None
 
 
 def _tell_left_out(number: int) -> None:

@@ -21,17 +21,18 @@ MAX_LINES = 24
 _SIGNS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "•"}
 
 
-def verdict_lines(judged: Sequence[Judged], now_s: float) -> list[str]:
-    """At most 24 lines of 80 columns; the first is the verdict."""
+def verdict_lines(
+    judged: Sequence[Judged], now_s: float, width: int | None = WIDTH, user: str | None = None
+) -> list[str]:
+    """At most 24 lines of 80 columns; the first is the verdict. Without a `width` for a file: all lines,
+    whole. `user`: whose jobs they are, if not the caller's."""
     ordered = worst_first(judged)
-    bad = [each for each in ordered if each.worst is not None]
-    well = [each for each in ordered if each.worst is None and not each.is_waiting]
-    lines = [_verdict(ordered), ""] if ordered else [_verdict(ordered)]
+    lines = [_verdict(ordered, user), ""] if ordered else [_verdict(ordered, user)]
     tail = ["", "coach check JOB shows one job in full, with its proof and its fixes"] if ordered else []
+    blocks = _blocks(ordered, now_s, width)
+    if width is None:
+        return [*lines, *(row for block in blocks for row in block), *tail]
     room = MAX_LINES - len(lines) - len(tail)
-    blocks = [_block(each, now_s) for each in bad]
-    blocks += [_stuck_block(each, now_s) for each in ordered if each.why_never is not None]
-    blocks += [[_head(each, now_s)] for each in well]
     for number, block in enumerate(blocks):
         is_last = number == len(blocks) - 1
         if len(block) + (not is_last) > room:
@@ -39,19 +40,35 @@ def verdict_lines(judged: Sequence[Judged], now_s: float) -> list[str]:
             break
         lines += block
         room -= len(block)
-    return [cut(text, WIDTH) for text in (*lines, *tail)]
+    return [cut(text, width) for text in (*lines, *tail)]
 
 
-def _verdict(judged: Sequence[Judged]) -> str:
+def _blocks(ordered: Sequence[Judged], now_s: float, width: int | None) -> list[list[str]]:
+    """The lines of each job: those that went wrong, those that never start, and the others."""
+    blocks = [_block(each, now_s, width) for each in ordered if each.worst is not None]
+    well = [each for each in ordered if each.worst is None]
+    blocks += [_stuck_block(each, now_s) for each in well if each.why_never is not None]
+    return blocks + [[_head(each, now_s, width)] for each in well if not each.is_waiting]
+
+
+def _verdict(judged: Sequence[Judged], user: str | None) -> str:
+    if not judged and user is not None:
+        return f"{printable(user)} has no job in the queue, and none that Slurm still knows."
     if not judged:
         return "You have no job in the queue, and none that ended within a day."
     scope = _scope(judged)
     worst = [each.worst for each in judged if each.worst is not None]
+    never = sum(each.worst is None and each.why_never is not None for each in judged)
     if worst:
         named = f"{len(worst)} of {len(judged)} jobs" if len(judged) > 1 else "The job"
-        return f"✖ {named} went wrong: {_counts(worst)} ({scope})"
-    if never := sum(each.why_never is not None for each in judged):
+        stuck = f", {never} will never start" if never else ""
+        return f"✖ {named} went wrong: {_counts(worst)}{stuck} ({scope})"
+    if never:
         return f"▲ {never} of {len(judged)} will never start with what it asks for ({scope})"
+    return _of_no_finding(judged, scope)
+
+
+def _of_no_finding(judged: Sequence[Judged], scope: str) -> str:
     blind = sum(each.is_blind for each in judged)
     if blind:
         return f"? Nothing found, but {blind} of {len(judged)} could not be read ({scope})"
@@ -86,10 +103,10 @@ def _counts(worst: Sequence[Finding]) -> str:
     return ", ".join(f"{number} {severity.word}" for severity, number in numbers.items() if number)
 
 
-def _block(each: Judged, now_s: float) -> list[str]:
+def _block(each: Judged, now_s: float, width: int | None) -> list[str]:
     finding = each.worst
     assert finding is not None
-    rows = [_head(each, now_s), f"    {printable(finding.summary)}"]
+    rows = [_head(each, now_s, width), f"    {printable(finding.summary)}"]
     fix = next(iter(finding.fixes), None)
     if fix is not None:
         rows.append(f"    → {printable(fix.title)}")
@@ -106,7 +123,7 @@ def _stuck_block(each: Judged, now_s: float) -> list[str]:
     return [left, f"    {printable(why.meaning)}", f"    → {printable(why.advice)}"]
 
 
-def _head(each: Judged, now_s: float) -> str:
+def _head(each: Judged, now_s: float, width: int | None) -> str:
     """Sign, job, the problem, and at the right end its cost."""
     finding, lost = each.worst, each.lost_gpu_hours
     if finding is not None:
@@ -123,7 +140,9 @@ def _head(each: Judged, now_s: float) -> str:
     if finding is None:
         return left
     right = f"{UNKNOWN if lost is None else f'{lost:.1f}'} GPU-h lost" if num_gpus_of(each.snapshot) else ""
-    room = WIDTH - display_width(right) - 2
+    if width is None:
+        return f"{left}  {right}".rstrip()
+    room = width - display_width(right) - 2
     shown = cut(left, room)
     return f"{shown}{' ' * (room + 2 - display_width(shown))}{right}".rstrip()
 

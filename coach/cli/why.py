@@ -22,7 +22,7 @@ from coach.cli.reading_io import Io, reading_io
 from coach.cli.text import print_line
 from coach.config import Settings
 from coach.late import late
-from coach.model.errors import UserError
+from coach.model.errors import UnknownTarget, UserError
 from coach.model.judging.finding import Severity
 from coach.model.training.other_machine import rough_age
 from coach.workflows.backend import resolve_backend
@@ -94,7 +94,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _judged(job: str, settings: Settings, io: Io, args: argparse.Namespace) -> Mapping[str, Any]:
     """Read and judge the job; if it has ended, store its verdict. Raises UserError."""
-    verdict, snapshot = checked_object.judged(job, settings, io, args.backend, args.ended)
+    try:
+        verdict, snapshot = checked_object.judged(job, settings, io, args.backend, args.ended)
+    except UnknownTarget:
+        kept = kept_verdicts.kept_of_forgotten(job, settings)
+        if kept is None:
+            raise
+        print("coach: Slurm has forgotten this job; this is coach's own record of it", file=sys.stderr)
+        return kept
     kept_verdicts.keep(settings, io, snapshot, verdict)
     return verdict
 

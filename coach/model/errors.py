@@ -26,6 +26,10 @@ class UserError(Exception):
         self.diff = diff
 
 
+class UnknownTarget(UserError):
+    """No run, job or file has the given name."""
+
+
 OTHERS_JOBS = "other users' jobs"
 
 

@@ -24,7 +24,7 @@ from coach.model.snapshot import Snapshot, Watch
 from coach.tui import messages
 from coach.tui.arrangement import put_keys_first
 from coach.tui.at_once import done_at_once
-from coach.tui.attention import UserAttention
+from coach.tui.attention import StrayLine, TypedOn, UserAttention
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.controllers.all import Controllers
@@ -43,6 +43,7 @@ from coach.tui.worker import FINISH_TIMEOUT_S
 AGES_S = 5.0
 """While no data arrive, ages on the screen are redrawn at this interval. A shorter one sends more over a slow
 connection."""
+FILTER_CHARACTER = "/"
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 
 
@@ -104,6 +105,7 @@ class CoachApp(App[None]):
             clock=clock,
             snapshot=Snapshot(opening.session.snapshot.now_s),
             snapshot_time_s=0.0,
+            typed_on=TypedOn(),
             key_table=opening.keys.table,
             # A recording asks Slurm nothing, so everybody's jobs are shown.
             are_all_shown=opening.mode in (Mode.DEMO, Mode.REPLAY),
@@ -125,6 +127,7 @@ class CoachApp(App[None]):
         self.leaves_in_words: str | None = None
         """Why coach ended without the user's request, for the last line in the terminal."""
         self._terminal_modes = terminal_modes()
+        self._stray_line = StrayLine()
         self._stage = Stage(self, self.context)
         controllers = Controllers(
             self._stage,
@@ -266,13 +269,30 @@ class CoachApp(App[None]):
             # The time of a key is its arrival, not the start of its handling. Textual stamps events by this
             # clock.
             self.context.key_time_s = self.context.clock() - max(0.0, time.monotonic() - event.time)
+            self.context.typed_on.press(self.context.key_time_s)
+            if self._is_stray(event):
+                return
             if self.top is not None:
                 self.top.note_key()
         if await done_at_once(self, event):
             return
         if isinstance(event, events.Key) and not event.is_forwarded and self.top is not None:
-            self.top.note_dead(event)
+            self._heed_dead(self.top, event)
         await super().on_event(event)
+
+    def _heed_dead(self, top: CoachScreen, event: events.Key) -> None:
+        """Say why a key does nothing. After `/`, the user types text: none of it is a key."""
+        if top.note_dead(event) and event.character == FILTER_CHARACTER:
+            self._stray_line.begin()
+            top.note(self._stray_line.words)
+
+    def _is_stray(self, event: events.Key) -> bool:
+        """True if the key belongs to a line that was begun by `/` where `/` does nothing."""
+        top, line = self.top, self._stray_line
+        if top is None or not line.swallows(event.key, event.character if event.is_printable else None):
+            return False
+        top.note(line.words)
+        return True
 
     # Screens
 

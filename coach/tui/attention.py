@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coach.model.politeness import Attention
+from coach.tui.key_guard import StrayLine as StrayLine
+from coach.tui.key_guard import TypedOn as TypedOn
 from coach.tui.ports import Session
 
 

@@ -22,6 +22,7 @@ from coach.tui.training import Trainings
 
 if TYPE_CHECKING:
     from coach.analysis.queueing.ahead import Standing
+    from coach.tui.key_guard import TypedOn
     from coach.workflows.watching.first_start import Here
     from coach.workflows.watching.table_views import SavedView, View
 
@@ -45,6 +46,7 @@ class Context:
     snapshot: Snapshot
     snapshot_time_s: float
     """When the snapshot arrived, on `clock`."""
+    typed_on: TypedOn
     why_readonly: str | None = None
     """The setting that forbids changes, and its reason; None if coach was opened read-only."""
     switched_off: SwitchedOff = field(default_factory=lambda: NOTHING_OFF)

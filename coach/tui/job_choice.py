@@ -35,6 +35,9 @@ class Chosen:
     is_array: bool = False
     """True for a row that stands for several array tasks, each with its own state."""
     why_not_mine: str | None = None
+    """Why coach changes nothing of it."""
+    is_others: bool = False
+    """True for another user's job. Its log is shown if the file may be read."""
     job: Job | None = None
     """Its row in the queue or in accounting, if the screen has it."""
 
@@ -126,7 +129,7 @@ class JobChoice:
         chosen = self._chosen()
         if len(chosen) != 1:
             self._screen.note(f"{self._label(part)} {of_one}")
-        elif chosen[0].why_not_mine is not None:
+        elif chosen[0].why_not_mine is not None and not (part == "log" and chosen[0].is_others):
             self._screen.note(chosen[0].why_not_mine)
         elif chosen[0].is_array:
             self._screen.note(f"{of_tasks}: {self._label('unfold')} in the queue shows the tasks")
@@ -215,14 +218,15 @@ def _comparison_of(run: Run, context: Context) -> ScreenOpened | None:
 
 def choose_job(context: Context, job: Job, target: str, *, is_array: bool = False) -> Chosen:
     """A job in the queue as a Chosen; `target` is its job id or its run's id."""
-    user = context.user
+    is_mine = is_own(job, context.user)
     return Chosen(
         target,
         f"{job.job_id} {job.name} ({job.state})",
         job.state,
         job.reason,
         is_array,
-        None if is_own(job, user) else f"job {job.job_id} is {job.user}'s, not yours",
+        None if is_mine else f"job {job.job_id} is {job.user}'s, not yours: coach changes nothing of it",
+        not is_mine,
         job,
     )
 

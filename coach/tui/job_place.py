@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coach.analysis.queueing.ahead import Standing, standing_of
+from coach.analysis.queueing.ahead import Standing, same_name, standing_of
 from coach.analysis.queueing.free_gpus import NodeGpus, free_gpus
 from coach.model.slurm.cluster import Job, Node, Partition, is_final
 from coach.sources.slurm.node_sets import expand_nodes
@@ -40,10 +40,12 @@ def job_place(context: Context, job: Job, *, is_measured: bool) -> JobPlace:
 
 
 def _standing(context: Context, job: Job) -> Standing | None:
-    """The job's standing, computed once per queue. None if coach sees only the user's own jobs."""
+    """The job's standing, computed once per queue. If coach sees only the user's own jobs, it names only
+    those that a singleton waits for."""
     snapshot = context.snapshot
     if not snapshot.is_queue_whole or "jobs" in snapshot.hidden:
-        return None
+        names = same_name(job, snapshot.jobs)  # they are the user's own
+        return Standing(0, 0, (), names) if names else None
     if context.standing[0] is not snapshot.jobs or context.standing[1] is not job:
         context.standing = (snapshot.jobs, job, standing_of(job, snapshot.jobs))
     return context.standing[2]

@@ -57,6 +57,26 @@ def test_the_first_line_is_the_verdict() -> None:
     assert verdict_lines(bad, NOW_S)[0].startswith("✖ 2 of 5 jobs went wrong: 1 critical, 1 warning")
 
 
+def test_a_file_gets_every_job_whole_and_another_user_is_named() -> None:
+    many = [judged(str(number), Severity.WARNING, summary="long " * 40) for number in range(30)]
+    whole = verdict_lines(many, NOW_S, width=None, user="bob")
+    assert sum("long " * 40 in text + " " for text in whole) == len(many)
+    assert not any("more:" in text for text in whole)
+    assert verdict_lines([], NOW_S, user="bob")[0].startswith("bob has no job")
+
+
+def test_jobs_that_never_start_are_counted_beside_those_that_went_wrong() -> None:
+    stuck = judged("7", state="PENDING", is_read=False)
+    job = stuck.snapshot.job
+    assert job is not None
+    stuck = replace(
+        stuck, snapshot=replace(stuck.snapshot, job=replace(job, reason="DependencyNeverSatisfied"))
+    )
+    lines = verdict_lines([stuck, judged("8", Severity.CRITICAL)], NOW_S)
+    assert lines[0].startswith("✖ 1 of 2 jobs went wrong: 1 critical, 1 will never start (")
+    assert sum(text.startswith(("✖", "▲")) for text in lines[1:]) == 2
+
+
 def test_a_job_without_a_finding_is_healthy_only_where_it_was_measured() -> None:
     jobs = [judged("1"), judged("2", state="CANCELLED"), judged("3", state="PENDING", is_read=False)]
     lines = verdict_lines(jobs, NOW_S)

@@ -197,6 +197,7 @@ async def test_x_shows_the_exact_command_and_y_does_it() -> None:
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("enter")
         assert driver.ports.job_actions.performed == []
+        driver.clock.turn(GUARD_S + 0.1)
         await driver.press("y")
         await driver.until(
             lambda: [each.job_ids for each in driver.ports.job_actions.performed] == [("17",)], "cancelled"

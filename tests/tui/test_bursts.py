@@ -123,7 +123,7 @@ async def test_enter_behind_an_edit_launches_nothing_until_the_new_plan_was_show
         assert field.value == "4"
         await driver.press("enter")
         assert not ports.launches.submitted, "the plan has just been painted"
-        driver.clock.turn(0.4)
+        driver.clock.turn(0.6)
         await driver.press("enter")
         await driver.until(lambda: ports.launches.submitted, "the submission")
         assert ports.launches.submitted[-1].resources.num_nodes == 4

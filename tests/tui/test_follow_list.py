@@ -9,6 +9,7 @@ from coach.model.judging.finding import Diagnosis
 from coach.model.slurm.cluster import Job
 from coach.tui.context import Context
 from coach.tui.follow_list import MAX_ENDED, SETTLE_S, FollowList
+from coach.tui.key_guard import TypedOn
 from coach.tui.mode import Mode
 from coach.tui.screen_specs import Follows
 from tests.tui.fake_session import NOW_S, FakeSession, make_job, make_snapshot, status
@@ -32,7 +33,9 @@ def ended(number: int, state: str, ago_s: float) -> Job:
 def context_of(*jobs: Job) -> tuple[Context, Clock]:
     clock = Clock()
     snapshot = make_snapshot(runs=(), jobs=jobs, targets={}, diagnoses={})
-    context = Context(FakeSession(snapshot, {}), Mode.LIVE, "ada", "slurm", clock, snapshot, clock.now_s)
+    context = Context(
+        FakeSession(snapshot, {}), Mode.LIVE, "ada", "slurm", clock, snapshot, clock.now_s, TypedOn()
+    )
     return context, clock
 
 

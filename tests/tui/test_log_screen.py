@@ -145,12 +145,24 @@ async def test_words_are_found_in_the_whole_file_and_esc_forgets_them(
         await driver.sees("▸")
         await driver.sees("the Needle in it")
         await driver.press("n")
-        await driver.sees("not found below here; N looks upwards")
+        await driver.sees("wrapped: not found below, so this is the first from the beginning")
+        await driver.press("slash", *"zebra", "enter")
+        await driver.sees("not found in this log: ")
         await driver.press("escape")
         assert not pager.words
         assert driver.place == "log"
         await driver.press("escape")
         await driver.reaches("cluster")
+
+
+async def test_words_above_the_end_are_found_from_the_beginning(tmp_path: Path, small_windows: None) -> None:
+    lines = _steps(5000)
+    lines[99] = "the needle in it"
+    async with opened(_session(_write(tmp_path, lines))) as driver:
+        await _open_log(driver)
+        await driver.press("slash", *"needle", "enter")
+        await driver.sees("the needle in it")
+        await driver.sees("wrapped")
 
 
 async def test_brackets_go_from_error_to_error(tmp_path: Path, small_windows: None) -> None:

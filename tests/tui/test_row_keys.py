@@ -102,6 +102,12 @@ async def test_f_on_another_users_job_or_on_no_row_explains_itself() -> None:
         assert driver.place == "cluster"
 
 
+async def test_l_on_another_users_job_opens_its_log() -> None:
+    async with opened(queue_of(make_job("12", "bob"))) as driver:
+        await driver.press("l")
+        await driver.reaches("log")
+
+
 async def test_f_on_several_selected_jobs_says_that_it_fixes_one() -> None:
     jobs = [
         replace(ENDED, job_id=name, raw_job_id=name, state="PENDING", nodes=None) for name in ("41", "42")

@@ -28,6 +28,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d{1,9})')
 _JOB_ID = re.compile(r"\d{1,18}(?:[_+]\d{1,9})?")
 _GOOD = frozenset({"COMPLETED", "CANCELLED", "REVOKED"})
 _WORDS = {severity.word: severity for severity in Severity}
+_DENIED = "ermission denied"
 _DRILL = "ended badly; `coach drill` asks you why"
 
 
@@ -62,8 +63,8 @@ def is_withheld(verdict: Mapping[str, Any]) -> bool:
 
 def _words_without_a_finding(verdict: Mapping[str, Any]) -> str:
     logs = (_text(item, "because") for item in _tables(verdict, "not_measured") if item.get("what") == "log")
-    if unread := next((because for because in logs if because and "ermission denied" in because), None):
-        return f"no finding, because its log may not be read by you: {unread}"
+    if unread := next((because for because in logs if because and _DENIED in because), None):
+        return f"nothing is known: its log was not read: {unread}"
     for item in _tables(verdict, "not_measured"):
         if item.get("what") == PROGRESS:
             return _cut(f"{_text(item, 'because') or ''}; {_text(item, 'how') or ''}")

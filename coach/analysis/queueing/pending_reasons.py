@@ -279,7 +279,11 @@ def explain_job(job: Job, known: KnownReasons | None = None) -> PendingReason | 
     if "JOBID" in explained.advice:
         explained = replace(explained, advice=explained.advice.replace("JOBID", _order_id(job.job_id)))
     if explained.reason.startswith("Dependency") and job.dependency:
-        others = ", ".join(job_ids for _, job_ids, _ in parse_dependency(job.dependency) if job_ids)
+        others = ", ".join(
+            f"{job_ids} ({state})" if state == "failed" else job_ids
+            for _, job_ids, state in parse_dependency(job.dependency)
+            if job_ids
+        )
         if others:
             return replace(explained, meaning=f"it waits for job {others}")
     if explained.reason == "Reservation" and job.reservation:

@@ -20,6 +20,8 @@ class LogLook:
     is_for_error: bool = False
     """Search for the next line that reports an error."""
     is_backwards: bool = False
+    is_wrapped: bool = False
+    """Search from the log's beginning, because the words do not occur below the place of the search."""
 
     @property
     def is_search(self) -> bool:

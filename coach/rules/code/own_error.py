@@ -37,9 +37,7 @@ _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
         "See which process holds the lock; delete the lock file only if that process is gone",
     ),
     (
-        re.compile(
-            r"line \d+: syntax error|\d+: syntax error near|unexpected EOF while looking for matching"
-        ),
+        re.compile(r"\d: syntax error|unexpected EOF while looking for matching"),
         "Correct that line of the script, or the quote or block above it that is still open; `bash -n "
         "SCRIPT` checks a script without running it",
     ),
@@ -53,7 +51,7 @@ _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
         "Look at what is read: it is empty, or no JSON",
     ),
     (
-        re.compile(r"(?:JSONDecodeError|TOMLDecodeError): .*\bline \d+,? column \d+"),
+        re.compile(r"(?:JSONDecodeError|TOMLDecodeError): .{0,200}\bline \d{1,12},? column \d"),
         "Correct the file that the shown line reads, at the line and column of the message",
     ),
 )

@@ -81,6 +81,14 @@ def _ended_badly(snapshot: TargetSnapshot) -> bool:
     return exit_status(snapshot) not in (None, 0)
 
 
+def _without_lines(snapshot: TargetSnapshot) -> str:
+    """Why there is no line of its log."""
+    if snapshot.log_tails:
+        return "; its log is empty"
+    unread = next((file.problem for file in snapshot.log_files if file.problem), None)
+    return f"; its log was not read: {unread}" if unread is not None else "; no log was found"
+
+
 def _of_an_end(snapshot: TargetSnapshot, block: Block | None) -> Hit:
     end = f"The job ended as {snapshot.state}" if snapshot.state is not None else "The program ended"
     status = _status_text(snapshot)
@@ -92,7 +100,7 @@ def _of_an_end(snapshot: TargetSnapshot, block: Block | None) -> Hit:
         below = f"{lines_below(only, snapshot):,} lines before the end"
         said = f"; the only error in its log, {below}: {_short(only.text.strip())}"
     if block is None:
-        said = "; no log was found" if not snapshot.log_tails else "; its log is empty"
+        said = _without_lines(snapshot)
     return Hit(
         summary=f"{end}{f' with {status}' if status else ''}; the cause is not recognised{said}",
         evidence=(

@@ -79,6 +79,14 @@ def verdict_of_job(cache_dir: Path, job_id: str, submitted_s: float | None) -> d
     return verdict
 
 
+def verdict_of_forgotten_job(cache_dir: Path, job_id: str) -> dict[str, Any] | None:
+    """The verdict of a job that Slurm no longer knows: no other job can have its id now."""
+    verdict = read_verdict(cache_dir / _FOLDER / f"{job_id}.json") if _JOB_ID.fullmatch(job_id) else None
+    if verdict is not None:
+        verdict.pop(_SUBMITTED, None)
+    return verdict
+
+
 def keep_verdict_of_job(cache_dir: Path, job_id: str, submitted_s: float, verdict: Mapping[str, Any]) -> bool:
     """Store the verdict of a job that coach did not launch. Returns False if it cannot be written."""
     if not _JOB_ID.fullmatch(job_id):

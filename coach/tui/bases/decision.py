@@ -22,6 +22,8 @@ class DecisionScreen(CoachScreen):
         self._guard = KeyGuard()
         self._error: UserError | None = None
         self._busy: str | None = busy
+        self._is_asked = False
+        """True once the question was shown."""
         self.is_done = False
         """True if the confirmed action ended while another screen lay on top."""
 
@@ -37,6 +39,7 @@ class DecisionScreen(CoachScreen):
     def ask(self) -> None:
         """The question is complete: arm the guard once it has been painted."""
         self._busy, self._error = None, None
+        self._is_asked = True
         self._guard.close()
         self.refresh_all()
         self.call_after_refresh(self.call_after_refresh, self._arm)
@@ -56,11 +59,20 @@ class DecisionScreen(CoachScreen):
         self._guard.close()
         self.refresh_all()
 
+    def note_key(self) -> None:
+        super().note_key()
+        self._guard.press(self.context.key_time_s)
+
     def admits_key(self) -> bool:
-        """True if the key that is being handled may change something."""
-        if self.is_busy or self._error is not None:
+        """True if the key that is being handled may change something. If it came too early, the note says
+        so."""
+        if self._error is not None or (self.is_busy and self._is_asked):
             return False
-        return self._guard.admits(self.context.key_time_s)
+        is_early = self.is_busy or not self._guard.admits(self.context.key_time_s)
+        if is_early or self.context.typed_on.is_on:
+            self.note("that key was typed before this was on the screen: press it again")
+            return False
+        return True
 
     def answer_lines(self, key: str, does: str, width: int) -> list[Line]:
         """The bottom of the question: a refusal, the work under way, or the key that confirms."""

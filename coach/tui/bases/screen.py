@@ -212,6 +212,8 @@ class CoachScreen(Screen[None]):
 
     def note(self, text: str) -> None:
         """Say something beside the keys, until the next key."""
+        if text:
+            self.context.typed_on.refuse(self.context.key_time_s)
         self._set_note(line(Span(printable(text), "warning")) if text else BLANK)
 
     def go(self, way: Request | str) -> None:
@@ -235,12 +237,14 @@ class CoachScreen(Screen[None]):
         """Show why a key for a row does nothing."""
         self.note("there is no row under the cursor")
 
-    def note_dead(self, key: events.Key) -> None:
+    def note_dead(self, key: events.Key) -> bool:
         """Show why this key does nothing here, if it is a character or a key of another screen. A key that
-        works is left alone."""
-        if key.key not in self.active_bindings:
-            character = key.character if key.is_printable else None
-            self.note(why_dead(key.key, character, self.spec, self.context.key_table) or "")
+        works is left alone. Returns True if the key does nothing."""
+        if key.key in self.active_bindings:
+            return False
+        character = key.character if key.is_printable else None
+        self.note(why_dead(key.key, character, self.spec, self.context.key_table) or "")
+        return True
 
     def _set_note(self, note: Line) -> None:
         if self._is_composed:

@@ -62,14 +62,16 @@ class TableViewScreen(CoachScreen):
     def action_sort(self) -> None:
         table, view = self._at_hand()
         view.sort_by_next(table.shown_columns)
+        table.go_to_top_of_next()
         self._changed()
 
     def action_reverse(self) -> None:
-        _, view = self._at_hand()
+        table, view = self._at_hand()
         if not view.view.sort:
             self.note(f"nothing to reverse: {self.context.label('sort')} sorts by a column")
             return
         view.reverse()
+        table.go_to_top_of_next()
         self._changed()
 
     def _say(self, problem: str | None) -> None:

@@ -75,6 +75,9 @@ class Launches:
             return
         if context.mode is not Mode.LIVE:
             return
+        if context.typed_on.is_on:
+            top.note(f"{key} was typed on after a key that did nothing: press it again to launch")
+            return
 
         if recipe is not None:
             self.launch(recipe)

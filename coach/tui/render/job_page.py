@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from coach.analysis.queueing.arrays import unfold
 from coach.model.errors import OTHERS_JOBS, hidden_by_site
@@ -20,6 +21,9 @@ from coach.tui.render.job_devices import device_lines
 from coach.tui.render.pending import failed_alike_lines, labelled, place_lines, task_lines, why_lines
 from coach.tui.render.progress import progress_lines
 from coach.tui.render.text import BLANK, Line, Span, line, mib, muted, pad, printable
+
+if TYPE_CHECKING:
+    from coach.analysis.queueing.ahead import Standing
 
 _MIB = 1 << 20
 WIDE = 108
@@ -162,6 +166,19 @@ def _reading_text(page: JobSubject) -> str:
     return f" · reading its log: {mib((size - unread) / _MIB)} of {mib(size / _MIB)}"
 
 
+def _in_the_queue(standing: Standing, width: int) -> list[Line]:
+    """The rank of a waiting job, and the jobs that it waits behind, as far as the queue was read."""
+    ahead, num = standing.num_ahead, standing.num_waiting
+    among = f"number {ahead + 1} of the {num} rows that wait for its partition, by priority"
+    if standing.first:
+        more = f" and {ahead - len(standing.first)} more" if ahead > len(standing.first) else ""
+        among += f"; ahead: {', '.join(standing.first)}{more}"
+    rows = labelled("in the queue", among, width) if num else []
+    if standing.same_name:
+        rows += labelled("same name", ", ".join(standing.same_name), width)
+    return rows
+
+
 def _waiting(page: JobSubject, width: int) -> list[Line]:
     """Why the job waits, and its place in the queue."""
     folded = page.folded
@@ -171,9 +188,7 @@ def _waiting(page: JobSubject, width: int) -> list[Line]:
     partitions = page.place.partitions
     rows = why_lines(waiting, page.now_s, width, partitions) if waiting is not None else []
     if rows and page.place.standing is not None:
-        ahead, num = page.place.standing.num_ahead, page.place.standing.num_waiting
-        among = f"number {ahead + 1} of the {num} rows that wait for its partition, by priority"
-        rows += labelled("in the queue", among, width)
+        rows += _in_the_queue(page.place.standing, width)
     rows += [BLANK] if rows else []
     if Question.PLACE_IN_QUEUE in page.questions:
         told = page.answers[Question.PLACE_IN_QUEUE]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from textual.widget import Widget
 
@@ -19,6 +20,7 @@ from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_pager import LogPager
 
 _WORDS = "words to find; case counts if you type a capital"
+_WRAPPED = "wrapped: not found below, so this is the first from the beginning"
 
 
 class LogScreen(CoachScreen, screen="log"):
@@ -142,8 +144,11 @@ class LogScreen(CoachScreen, screen="log"):
         self._look, self._shown = None, look.files
         is_focused = look.is_search or look.line is not None
         if look.is_search and window.focus is None:
-            self.note(_not_found(look, self.context.label))
+            if not self._wrap(look):
+                self.note(_not_found(look, self.context.label))
         else:
+            if look.is_wrapped:
+                self.note(_WRAPPED)
             self._pager.set_window(window, top=None if is_focused else look.offset, is_focused=is_focused)
         self._show_title()
 
@@ -187,7 +192,11 @@ class LogScreen(CoachScreen, screen="log"):
             words.append(f"{100 * window.offsets[last + 1] // max(1, window.size_bytes)} %")
         tail = self._tail(window.file)
         if tail is not None and tail.is_counted and not window.streams:
-            words[0] = words[0] + f" of {tail.num_lines:,}" if window.first_line is not None else words[0]
+            words[0] = (
+                words[0] + f" of {max(tail.num_lines, window.first_line + last):,}"
+                if window.first_line is not None
+                else words[0]
+            )
         return " · ".join(words)
 
     # Keys
@@ -242,15 +251,29 @@ class LogScreen(CoachScreen, screen="log"):
         if index is not None:
             self._pager.show_line(index)
         elif has_all or self._is_recorded or window.streams:
-            self.note(
-                _not_found(
-                    LogLook((), words=words, is_for_error=words is None, is_backwards=is_backwards),
-                    self.context.label,
-                )
-            )
+            look = LogLook(self._shown, None, None, words, words is None, is_backwards)
+            if not self._wrap(look):
+                self.note(_not_found(look, self.context.label))
         else:
             offset = window.start if is_backwards else window.end
             self._ask(LogLook(self._shown, offset, None, words, words is None, is_backwards))
+
+    def _wrap(self, look: LogLook) -> bool:
+        """Search for the words from the log's beginning: there are none below. Returns False if that cannot
+        find them either."""
+        window = self._pager.window
+        if look.words is None or look.is_backwards or look.is_wrapped or window is None:
+            return False
+        if window.has_start or self._is_recorded or window.streams:
+            index = self._first_with(window, look.words, range(len(window.lines)))
+            if index is not None:
+                self._pager.show_line(index)
+                self.note(_WRAPPED)
+                return True
+            if window.has_end or self._is_recorded or window.streams:
+                return False
+        self._ask(replace(look, offset=0, is_wrapped=True))
+        return True
 
     def _next_in(self, window: LogWindow, words: str | None, is_backwards: bool) -> int | None:
         """Index of the next match in the window; None if there is none."""
@@ -263,6 +286,11 @@ class LogScreen(CoachScreen, screen="log"):
             places = range(last, -1, -1) if is_backwards else range(first, len(window.lines))
         if words is None:
             return next((index for index in places if index in window.errors), None)
+        return self._first_with(window, words, places)
+
+    @staticmethod
+    def _first_with(window: LogWindow, words: str, places: Iterable[int]) -> int | None:
+        """Index of the first of these lines that has the words."""
         is_folded = folds_case(words)
         return next(
             (
@@ -331,6 +359,8 @@ class LogScreen(CoachScreen, screen="log"):
 def _not_found(look: LogLook, label: KeyLabel) -> str:
     what = "no error" if look.words is None else "not found"
     ways = ("previous_error", "next_error") if look.words is None else ("previous", "next")
+    if look.is_wrapped or (look.words is not None and not look.is_backwards):
+        return f"not found in this log: {look.words}"
     where, way = ("above", "downwards") if look.is_backwards else ("below", "upwards")
     return f"{what} {where} here; {label(ways[look.is_backwards])} looks {way}"
 

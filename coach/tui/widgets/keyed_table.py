@@ -66,6 +66,8 @@ class KeyedTable(LinesView):
         self._query = ""
         self._cursor = 0
         self._cursor_key: str | None = None
+        self._goes_to_top = False
+        """True if the cursor goes to the first of the next rows."""
         self._marks: set[str] = set()
 
     @property
@@ -121,6 +123,10 @@ class KeyedTable(LinesView):
         self._empty = empty
         self._update()
 
+    def go_to_top_of_next(self) -> None:
+        """Put the cursor on the first of the rows that come next: they have a new order."""
+        self._goes_to_top = True
+
     def set_query(self, query: str) -> None:
         """Show only the rows that contain every word."""
         self._query = query
@@ -139,6 +145,8 @@ class KeyedTable(LinesView):
 
     def _update(self) -> None:
         self._rows = matching(self._all_rows, self._query)
+        if self._goes_to_top:
+            self._goes_to_top, self._cursor, self._cursor_key = False, 0, None
         held = self._place_of_cursor()
         if held is not None and held != self._cursor:
             # Rows were added or removed above: scroll by their number, so that the cursor's row does not

@@ -57,7 +57,9 @@ class LinesView(ScrollView, can_focus=True):
         """Set the title in the border. It is never markup, and is painted only if it changed."""
         if title != self._title:
             self._title = title
-            self.border_title = Content(f" {title} ")
+            # The public attribute would repaint all lines of the pane.
+            self._border_title = Content(f" {title} ")
+            self.refresh(Region(0, -1, self.outer_size.width, 1))
 
     def set_lines(self, lines: Sequence[Line]) -> None:
         """Replace the lines. Only lines that differ are repainted."""
@@ -95,7 +97,7 @@ class LinesView(ScrollView, can_focus=True):
         row, width = self._lines[index], self.room.width
         strip = self.strip_of(row).crop_extend(scroll_x, scroll_x + width, self.rich_style)
         if line_width(row) <= scroll_x + width:
-            return strip
+            return strip.simplify()  # each segment sends its colours again
         # There is more to the right: ← and → scroll.
         sign = Segment("›", self._style_of("muted", self.rich_style, ""))
         return Strip.join([strip.crop(0, width - 1), Strip([sign])])

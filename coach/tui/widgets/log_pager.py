@@ -15,7 +15,7 @@ from textual.geometry import Size
 from textual.message import Message
 
 from coach.model.training.log_window import LogWindow, folds_case
-from coach.tui.render.text import Line, Span, Tone, muted, printable
+from coach.tui.render.text import Line, Span, Tone, line_width, muted, printable
 from coach.tui.widgets.lines import LinesView
 
 _MIN_NUMBERED_WIDTH = 100
@@ -93,7 +93,12 @@ class LogPager(LinesView):
         for index in range(len(self.window.lines)):
             self._first_rows.append(len(rows))
             rows += self._rows_of(self.window, index, width)
-        self.set_lines(rows)
+        self._lines = rows
+        self._measure(max((line_width(row) for row in rows), default=0), len(rows))
+        if self.allow_vertical_scroll:
+            # In the new place at once: a line that is painted in the old place first is sent twice.
+            self._scroll_to_place()
+        self.refresh()
         self.call_after_refresh(self._place)
 
     def _number_width(self) -> int:
@@ -110,7 +115,7 @@ class LogPager(LinesView):
         text = printable(window.lines[index].replace("\t", "    "))
         is_found = window.offsets[index] == self.focus_offset
         tone: Tone = "critical" if index in window.errors else ""
-        mark = Span("▸" if is_found else " ", "accent")
+        mark = Span("▸", "accent") if is_found else Span(" ")
         number = f"{(window.first_line or 0) + index:>{number_width - 1}} " if number_width else ""
         stream = f"{_short(window.streams[index])} " if window.streams else ""
         room = self.room.width - 1 - number_width - len(stream)
@@ -141,6 +146,11 @@ class LogPager(LinesView):
 
     def _place(self) -> None:
         """Scroll to the wanted line, after the layout of the lines."""
+        self._scroll_to_place()
+        self._is_placing = self._is_focus_awaited = False
+        self._note_place()
+
+    def _scroll_to_place(self) -> None:
         window = self.window
         if window is not None:
             if self._is_focus_awaited and window.focus is not None:
@@ -150,8 +160,6 @@ class LogPager(LinesView):
                 self.scroll_end(animate=False, immediate=True)
             else:
                 self.scroll_to(y=self._first_rows[self._line_of(self._top)], animate=False, immediate=True)
-        self._is_placing = self._is_focus_awaited = False
-        self._note_place()
 
     def _line_of(self, offset: int) -> int:
         """Index of the line of the window that holds this byte, or the nearest."""

@@ -32,6 +32,10 @@ from coach.workflows.jobs.lost_submits import Standing, ask_for_jobs
 from coach.workflows.judging.targets import hint_for_hidden_job, known_cluster, list_runs
 
 
+class NotYours(UserError):
+    """The job belongs to another user."""
+
+
 class HasEnded(UserError):
     """The job has ended: there is nothing left to act on."""
 
@@ -226,7 +230,7 @@ def _own(job_id: str, run: Run | None, rows: Sequence[QueuedJob], settings: Sett
         )
     others = {row.user for row in of_it} - {user_name()}
     if others:
-        raise UserError(
+        raise NotYours(
             f"job {job_id}: it belongs to {', '.join(sorted(others))}, coach changes only your own jobs"
         )
     return Named(job_id, of_it, run)

@@ -5,6 +5,7 @@ Two steps, as for every action inside a job: first show the exact command, then,
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from coach.model.training.stacks import Stacks, StacksPlan
 from coach.sources.io import Io, Query, SystemIo
 from coach.sources.metrics.stack_dumps import read_stacks
 from coach.sources.slurm.overlap_step import ask_why_no_step
-from coach.workflows.jobs.own_jobs import Named, look_up, run_dirs_of
+from coach.workflows.jobs.own_jobs import Named, NotYours, look_up, run_dirs_of
 from coach.workflows.readonly import refuse_if_readonly
 
 NODE_TIMEOUT_S = 10.0
@@ -45,7 +46,11 @@ def plan_stacks(
     refuse_if_readonly(settings, "starts nothing beside a job", Switch.STACKS)
     found, wrong = look_up((target,), settings, env, io)
     if not found:
-        raise wrong[0][1]
+        error = wrong[0][1]
+        if isinstance(error, NotYours) and os.geteuid() == 0:
+            hint = f"Slurm starts a step only for its owner: runuser -u OWNER -- coach stacks {target}"
+            raise UserError(error.message, hint)
+        raise error
     if isinstance(found[0], Step):
         return _plan_local(found[0], settings)
     return _plan_job(found[0], settings, io, python)

@@ -143,10 +143,13 @@ class Checker:
         told = self._with_past(room_now.with_room(diagnosis, snapshot, self._io), snapshot, this)
         return Checked(told, snapshot, None, history=history)
 
-    def own_jobs(self) -> tuple[list[Judged], int]:
-        """The judged own jobs, worst first, and the number left out; one question to the queue for all of
-        them. Raises UserError if it does not answer."""
-        own = own_targets(self._settings, self._io, self._user, self._backend)
+    def own_jobs(self, user: str | None = None) -> tuple[list[Judged], int]:
+        """The judged own jobs, or those of another user, worst first, and the number left out; one question
+        to the queue for all of them. Raises UserError if it does not answer."""
+        if user is None or user == self._user:
+            own = own_targets(self._settings, self._io, self._user, self._backend)
+        else:
+            own = targets_of(user, self._settings, self._io, self._backend)
         self._paths = own.output_paths
         return worst_first(self._judge_all(own.targets, own.queue)), own.num_left_out
 
@@ -299,6 +302,23 @@ def own_targets(settings: Settings, io: Io, user: str, backend: str) -> OwnTarge
     num_left_out = max(0, len(recent) - MAX_TARGETS) + max(0, len(targets) - MAX_TARGETS)
     queue = JobList((*jobs, *ended), False, has_outputs=backend == "slurm")
     return OwnTargets(tuple(targets[:MAX_TARGETS]), queue, paths, num_left_out)
+
+
+def targets_of(user: str, settings: Settings, io: Io, backend: str) -> OwnTargets:
+    """List another user's jobs: those that Slurm still knows. Raises UserError if the queue does not
+    answer."""
+    if backend != "slurm":
+        raise UserError(f"--user {user}: the local backend lists your own runs only")
+    jobs = _ask(settings, io, user, backend)
+    since_s = io.now() - ENDED_WITHIN_S
+    recent = [job for job in jobs if not is_final(job.state) or _is_since(job.end_time_s, since_s)]
+    recent.sort(key=lambda job: (job.state != "RUNNING", job.state in ("PENDING", "COMPLETED")))
+    known = list_runs(io, settings.runs_root, run_index(settings))
+    paths = output_paths_of(io, settings)
+    paths.learn(jobs)
+    targets = tuple(locate_target(job.job_id, settings, io, known, job) for job in recent[:MAX_TARGETS])
+    queue = JobList(jobs, False, has_outputs=True)
+    return OwnTargets(targets, queue, paths, max(0, len(recent) - MAX_TARGETS))
 
 
 def _ask(settings: Settings, io: Io, user: str, backend: str) -> tuple[Job, ...]:

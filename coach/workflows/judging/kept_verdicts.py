@@ -22,6 +22,7 @@ from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.runs.verdict_files import (
     keep_verdict_of_job,
     keep_verdict_of_run,
+    verdict_of_forgotten_job,
     verdict_of_job,
     verdict_of_run,
 )
@@ -56,6 +57,12 @@ def _of_job(job_id: str, settings: Settings, io: Io) -> dict[str, Any] | None:
     return verdict_of_job(settings.cache_dir, job_id, seen.submit_time_s)
 
 
+def kept_of_forgotten(job_id: str, settings: Settings) -> dict[str, Any] | None:
+    """The kept verdict of a job that neither Slurm nor a run directory knows any more."""
+    verdict = verdict_of_forgotten_job(settings.cache_dir, job_id)
+    return None if verdict is None or is_withheld(verdict) else {**verdict, "target": job_id}
+
+
 def keep(
     settings: Settings,
     io: Io,
@@ -64,10 +71,15 @@ def keep(
     *,
     is_by_job: bool = False,
 ) -> None:
-    """Keep the verdict of an own run or job that has ended. With `readonly`, nothing is written into the run,
-    unless the job itself does."""
+    """Keep the verdict of an own run, or of any job, that has ended. With `readonly`, nothing is written into
+    the run, unless the job itself does."""
     whose = snapshot.run or snapshot.job
-    if whose is None or whose.user not in (None, user_name()) or not is_final(_text(verdict, "state")):
+    if whose is None or not is_final(_text(verdict, "state")):
+        return
+    if whose.user not in (None, user_name()):
+        if snapshot.run is None and snapshot.job is not None and snapshot.job.submit_time_s is not None:
+            # Another user's job is not remembered among the own ones, but can be asked for again by its id.
+            keep_verdict_of_job(settings.cache_dir, snapshot.job.job_id, snapshot.job.submit_time_s, verdict)
         return
     if snapshot.run is not None:
         if is_by_job or not settings.is_readonly:

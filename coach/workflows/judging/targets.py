@@ -15,7 +15,7 @@ from pathlib import Path
 from coach import runs
 from coach.analysis.jobs.belonging import RowsByTask, is_job_id, is_job_of, is_of_another_cluster
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
-from coach.model.errors import OTHERS_JOBS, UserError, hidden_by_site
+from coach.model.errors import OTHERS_JOBS, UnknownTarget, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
 from coach.model.slurm.cluster import Job
 from coach.model.training.log import Signature
@@ -97,7 +97,7 @@ def resolve_target(
             return found
     near = get_close_matches(Path(text).name, [*(run.run_id for run in known), *_names_beside(io, path)], 1)
     hint = f"did you mean {near[0]}?" if near else _hint_for_unknown(text, io, backend, user)
-    raise UserError(f"{text}: no run, job or file of that name", hint)
+    raise UnknownTarget(f"{text}: no run, job or file of that name", hint)
 
 
 def named_run(text: str, known: Sequence[Run]) -> Run | None:

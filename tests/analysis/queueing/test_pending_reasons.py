@@ -88,6 +88,9 @@ def test_a_job_says_for_whom_it_waits_and_how_to_release_it() -> None:
     explained, released = explain_job(waiting), explain_job(held)
     assert explained is not None
     assert explained.meaning == "it waits for job 12, 13, 14"
+    failed = explain_job(job(reason="DependencyNeverSatisfied", dependency="afterok:12(failed)"))
+    assert failed is not None
+    assert failed.meaning == "it waits for job 12 (failed)"
     assert released is not None
     assert released.advice == "scontrol release 17"
     assert explain_job(job(state="RUNNING")) is None

@@ -11,7 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.sources.runs.seen_jobs import SeenJobs
-from coach.workflows.judging.kept_verdicts import keep, kept_verdict
+from coach.workflows.judging.kept_verdicts import keep, kept_of_forgotten, kept_verdict
 from tests.analysis.made_jobs import job
 
 VERDICT: dict[str, Any] = {
@@ -46,12 +46,15 @@ def test_a_later_job_of_the_same_number_and_a_rerun_are_judged_again(tmp_path: P
     assert kept_verdict("18", settings, io) is None
 
 
-def test_another_user_s_job_is_not_kept(tmp_path: Path) -> None:
+def test_another_user_s_job_is_known_by_its_id_alone_and_never_among_the_own_ones(tmp_path: Path) -> None:
     settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
     io = SystemIo({"PATH": "/nowhere"})
     theirs = job("17", "FAILED", user="somebody-else", end_time_s=990.0)
     keep(settings, io, TargetSnapshot("17", 990.0, job=theirs), VERDICT)
-    assert not (tmp_path / "cache").exists()
+    assert kept_of_forgotten("17", settings) == VERDICT
+    assert kept_of_forgotten("18", settings) is None
+    assert kept_verdict("17", settings, io) is None
+    assert not SeenJobs(settings.cache_dir).read()[0]
 
 
 def test_a_kept_verdict_too_names_the_first_rank_and_the_lost_work() -> None:
