@@ -83,5 +83,5 @@ class StrayLine:
     def words(self) -> str:
         """The note while the line is typed; empty without one."""
         return (
-            "" if self._text is None else f"/ finds nothing here; not run as keys up to Enter: {self._text}"
+            "" if self._text is None else f"nothing to search here; text up to Enter is no key: {self._text}"
         )

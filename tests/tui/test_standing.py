@@ -10,6 +10,7 @@ import pytest
 
 from coach.config import Lock, Settings, Switch
 from coach.tui.app import CoachApp
+from coach.tui.key_guard import GUARD_S
 from coach.tui.live_ports import Reach
 from coach.tui.mode import Mode
 from coach.tui.wiring import Opening, _standing
@@ -53,6 +54,7 @@ async def test_an_open_coach_goes_read_only_and_back_with_the_settings() -> None
         reach.use(SETTINGS)
         session.push(make_snapshot())
         await driver.until(lambda: app.context.mode is Mode.LIVE, "the site has opened again")
+        clock.turn(GUARD_S + 0.1)
         await driver.press("1")
         await driver.reaches("plan")
 

@@ -184,14 +184,15 @@ class ProcessSample:
     cpu_pct: float | None = None
     """Percent of one CPU."""
     rss_mib: float | None = None
-    anonymous_mib: float | None = None
-    """The part of it that is neither a file's nor shared; None unless the process is above the limit."""
     gpu_memory_mib: float | None = None
     local_rank: int | None = None
     num_threads: int | None = None
     read_mib_s: float | None = None
     write_mib_s: float | None = None
     gpus: tuple[int, ...] | None = None
+    anonymous_mib: float | None = None
+    """The part of `rss_mib` that is neither a file's nor shared; None unless the process is above the
+    limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Both kinds of logs hold the same error messages. All rules about errors share th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, islice
 
 from coach.model.error_block import ErrorBlock
@@ -148,18 +148,31 @@ def is_hidden_by_status(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     may report no success anywhere, and below the error may stand no loss, no counter, and hardly a line.
     """
     tail = tail_of(hit, snapshot)
-    if snapshot.state != "COMPLETED" or tail is None or not tail.is_counted:
+    if snapshot.state != "COMPLETED" or tail is None or not tail.is_counted or _told_its_status(snapshot):
         return False
     signs = _signs(tail, snapshot)
     if losses_after(hit, snapshot) or signs.good_ends or _was_expected(hit, tail, signs):
         return False
     if any(block.exit_code for block in tail.blocks if block.last_line >= hit.line):
         return True
-    if not (_is_uncaught(hit.block) or _NOT_OPENED.match(bare(hit.text))):
-        return False
+    is_end = _is_uncaught(hit.block) or _NOT_OPENED.match(bare(hit.text)) is not None
+    return is_end and _is_last_word(hit, tail)
+
+
+def _is_last_word(hit: LogHit, tail: LogTail) -> bool:
+    """True if no program went on below an error: no counter follows, and at most what a script prints."""
     # The exception lines of later blocks are no sign of life, and are not counted.
     alive = [line for line in map(bare, lines_after(hit, tail)) if not is_quiet(line)]
     return len(alive) <= _OF_THE_SCRIPT and not any(map(_COUNTS.search, alive))
+
+
+def _told_its_status(snapshot: TargetSnapshot) -> bool:
+    """True if coach started the training itself, not a script around it, and saw it end with status 0."""
+    run, end = snapshot.run, snapshot.exit
+    if run is None or end is None or end.exit_code != 0 or not run.launch:
+        return False
+    own = run.launch.get("own")
+    return own is None or (isinstance(own, Mapping) and own.get("kind") == "script")
 
 
 def _is_uncaught(block: ErrorBlock | None) -> bool:
