@@ -126,12 +126,15 @@ def test_signals_have_their_names(exit_code: int | None, reason: str | None, sai
 def test_without_a_log_the_finding_names_the_paths_that_were_searched() -> None:
     denied = LogFile("/logs/17.out", True, "/logs/17.out: Permission denied")
     finding = only(ended("FAILED", exit_code=9, log_files=(denied,)))
-    assert finding.summary.endswith("exit status 9; the cause is not recognised; no log was found")
+    assert finding.summary.endswith(
+        "exit status 9; the cause is not recognised; its log was not read: /logs/17.out: Permission denied"
+    )
     assert ("/logs/17.out: Permission denied", "/logs/17.out") in [
         (item.text, item.file) for item in finding.evidence
     ]
     assert finding.fixes[-1].command == "coach check 17 --log FILE"
     nowhere = only(ended("FAILED", exit_code=9))
+    assert nowhere.summary.endswith("the cause is not recognised; no log was found")
     assert "where it writes its log is not known" in [item.text for item in nowhere.evidence]
 
 

@@ -105,7 +105,7 @@ def values(screen: str) -> list[str]:
     """The text of the fields, from the top."""
     rows = screen.splitlines()
     first, left = next(
-        (index, at) for index, row in enumerate(rows) if (at := row.find("─ parameters ─")) >= 0
+        (index, at) for index, row in enumerate(rows) if (at := row.find("─ parameters · ")) >= 0
     )
     fields = [row[left:].split() for row in rows[first + 1 :] if row[left : left + 3].strip()]
     return [words[1] for words in fields[:NUM_FIELDS]]
