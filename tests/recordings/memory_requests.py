@@ -82,7 +82,7 @@ def make(slurm: SlurmCluster, name: str) -> None:
     target = HERE / "hosts" / name
     shutil.rmtree(target, ignore_errors=True)
     (target / "telemetry").mkdir(parents=True)
-    for file in (run_dir / "telemetry").iterdir():
+    for file in (run_dir / "telemetry").glob("*.jsonl"):
         lines = file.read_text().splitlines(keepends=True)
         lines = [line for line in lines if json.loads(line)["kind"] in ("host", "process")]
         (target / "telemetry" / file.name).write_text("".join(lines))
