@@ -34,7 +34,7 @@ _QUOTED = re.compile(
 _IN_TEXT = re.compile(
     rf"""(?i)({_NAME}(?:\\?["']?\s?[=:]\s?\\?["']?|"\s?,\s?"))"""
     rf"""(?!--)(?![\d.]+(?:\s|["',;]|$)){_NO_REFERENCE}{_VALUE}{{6,}}"""
-    rf"|((?<![\w-])--[\w.-]{{0,40}}?{_NAME}\s){_NO_REFERENCE}{_VALUE}+"
+    rf"|((?<![\w-])--[\w.-]{{0,40}}?{_NAME}\s)(?!--){_NO_REFERENCE}{_VALUE}+"
 )
 _VARIABLE = re.compile(
     r"(?<![A-Za-z0-9_])((?!(?:PAD|EOS|BOS|UNK|SEP|CLS|MASK|STOP)_TOKEN=)(?:[A-Z0-9]{1,30}_){0,6}"
