@@ -11,6 +11,32 @@ THINNED_EVENT = "thinned"
 """Event written by coach: of the steps after it, one in `every` was kept."""
 NAMES_EVENT = "names"
 """Event that lists the other quantities of a foreign training: `fields["names"]`."""
+WORDS_OF_TOTAL_LOSS = frozenset(
+    [
+        "train",
+        "training",
+        "total",
+        "lm",
+        "sum",
+        "avg",
+        "average",
+        "mean",
+        "running",
+        "current",
+        "smoothed",
+        "step",
+        "iter",
+        "iteration",
+        "batch",
+        "epoch",
+        "nan",
+        "inf",
+        "s",
+        "ms",
+        "the",
+    ]
+)
+"""Words beside `loss` that do not make it another loss. Some may end the value before it: `12 ms, loss`."""
 
 
 class Counter(StrEnum):

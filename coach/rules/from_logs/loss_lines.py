@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 from coach.model.training.log import MAX_LINE_BYTES, LogHit, Signature
+from coach.model.training.metrics import WORDS_OF_TOTAL_LOSS
 
 # Words before the key that make it another quantity. Each has a fixed width, as a look-behind requires.
 _OTHER = (
@@ -92,26 +93,7 @@ FUNCTION_LITERALS = (
 )
 _EACH_NOT_FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}{_NO_NUMBER}){_AFTER_NO_NUMBER}")
 _EACH_FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>{_NUMBER})){_AFTER_NUMBER}")
-_OF_THE_WHOLE = frozenset(
-    (
-        *(
-            "loss",
-            "value",
-            "train",
-            "training",
-            "total",
-            "lm",
-            "sum",
-            "avg",
-            "average",
-            "mean",
-            "running",
-            "current",
-        ),
-        *("smoothed", "step", "iter", "iteration", "batch", "epoch"),
-        *("nan", "inf", "s", "ms", "the"),  # may end the value before the loss
-    )
-)
+_OF_THE_WHOLE = WORDS_OF_TOTAL_LOSS | {"loss", "value"}
 """Words that the name of the total training loss may consist of. With any other word it is a part of that
 loss, or another quantity."""
 WHOLE = ""

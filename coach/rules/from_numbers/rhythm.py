@@ -51,7 +51,6 @@ class Silence:
     """The longest pause that is known; 0 if none is."""
     does_other_work: bool
     """True if its last lines announce work that prints nothing, or end an epoch."""
-
     failed_task: LogHit | None
     """srun's line about the first task that failed while others still run."""
 

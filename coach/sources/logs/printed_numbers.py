@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import islice
 
+from coach.model.training.metrics import WORDS_OF_TOTAL_LOSS
 from coach.sources.logs.line_text import parse_time_s
 from coach.sources.metrics.quantities import LINE_KEY, Quantity, quantity_of
 from coach.sources.values import whole
@@ -50,24 +51,8 @@ _OF_EPOCHS = re.compile(r"\bepochs?[:\s]{0,3}$", re.IGNORECASE)
 """The description of a bar whose steps are epochs."""
 _PART = re.compile(r"(?<![\w/.-])([A-Za-z]{1,30}) [Ll](?:oss|OSS)(?![\w/.-])")
 """`Generator loss`: a loss with a word before it that may tell it from another one."""
-_OF_THE_WHOLE = frozenset(
-    (
-        *(
-            "train",
-            "training",
-            "total",
-            "overall",
-            "lm",
-            "sum",
-            "avg",
-            "average",
-            "mean",
-            "running",
-            "current",
-        ),
-        *("smoothed", "step", "iter", "iteration", "batch", "epoch", "final", "initial", "the", "model"),
-        *("nan", "inf", "s", "ms", "sec", "val", "valid", "validation", "eval", "test", "dev"),
-    )
+_OF_THE_WHOLE = WORDS_OF_TOTAL_LOSS | frozenset(
+    ["overall", "final", "initial", "model", "sec", "val", "valid", "validation", "eval", "test", "dev"]
 )
 """Words before `loss` that make it no other loss; those of evaluations are known to `quantities.py`."""
 _NO_TRAINING = re.compile(r"\b(?:val|valid|validat\w*|eval\w*|test|testing)\b", re.IGNORECASE)
