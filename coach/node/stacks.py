@@ -18,7 +18,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from coach import runs
 from coach.node.counters import read_small
@@ -38,6 +38,10 @@ _SETTLED_S = 0.1
 _DUMP_S, _FLIGHT_S = 2.0, 4.0
 _LEAST_PY_SPY_S = 1.0
 _MAX_FRAMES = 100
+_MAX_WORKERS = 16
+_HELPERS = ("resource_tracker", "compile_worker")
+"""Words in the command line of a Python child that does none of the program's work: multiprocessing's, and
+torch.compile's."""
 
 Threads = List[Dict[str, Any]]
 Answer = Tuple[Optional[Any], str]
@@ -51,6 +55,8 @@ class Rank(NamedTuple):
     rank: Optional[int]
     world_size: Optional[int]
     path: str
+    workers: Tuple[int, ...] = ()
+    """Python processes below it, such as DataLoader workers, and ended children that it has not collected."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +96,8 @@ def find_ranks(root: Optional[int], job_id: Optional[str], node: str) -> List[Ra
     environments = _trainings(pids, node)
     above = {pid: [other for other in _above(pid, parents) if other in environments] for pid in environments}
     tops = _tops_by_rank(environments, above) or [pid for pid in environments if not above[pid]]
-    return [_rank(pid, environments[pid]) for pid in tops]
+    workers = _workers(tops, above)
+    return [_rank(pid, environments[pid])._replace(workers=tuple(workers[pid])) for pid in tops]
 
 
 def _all_processes() -> List[Stat]:
@@ -122,9 +129,39 @@ def _tops_by_rank(environments: Mapping[int, Dict[str, str]], above: Mapping[int
     return list(tops.values())
 
 
+def _workers(tops: List[int], above: Mapping[int, List[int]]) -> Dict[int, List[int]]:
+    """The processes below each rank, and below no other rank. `above` is as for `_tops_by_rank`."""
+    found: Dict[int, List[int]] = {pid: [] for pid in tops}
+    for pid in sorted(above):
+        nearest = next((other for other in above[pid] if other in found), None)
+        if nearest is not None and pid not in found and not _is_helper(pid):
+            found[nearest].append(pid)
+    for pid, parent in _ended_children().items():
+        if parent in found:
+            found[parent].append(pid)
+    return found
+
+
+def _is_helper(pid: int) -> bool:
+    command = read_small(f"/proc/{pid}/cmdline")
+    return any(word in command for word in _HELPERS)
+
+
+def _ended_children() -> Dict[int, int]:
+    """Zombie → its parent, which has not collected it."""
+    found = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208 (only the names are needed)
+        if name.isdecimal():
+            fields = read_small(f"/proc/{name}/stat").rpartition(")")[2].split()
+            if len(fields) > 1 and fields[0] == "Z":
+                found[int(name)] = int(fields[1])
+    return found
+
+
 def look(rank: Rank, py_spy: Optional[str], deadline_s: float) -> Dict[str, Any]:
     """Try the sources in order: py-spy, then the process's own offers. The kernel's view is always added."""
-    before_s, before = time.monotonic(), read_stat(rank.pid)
+    workers = rank.workers[:_MAX_WORKERS]
+    watch = _Watch((rank.pid, *workers))
     missed: List[Dict[str, str]] = []
 
     def ask(rung: str, work: Callable[[], Answer]) -> Optional[Any]:
@@ -142,11 +179,8 @@ def look(rank: Rank, py_spy: Optional[str], deadline_s: float) -> Dict[str, Any]
     if threads is None:
         rung = FLIGHT_RECORDER if flight is not None else PROC
     above = {PY_SPY: 0, FAULTHANDLER: 1, FLIGHT_RECORDER: 2, PROC: 3}[rung]
-    time.sleep(max(0.0, before_s + _CPU_WINDOW_S - time.monotonic()))
-    after = read_stat(rank.pid)
-    cpu_pct = None
-    if before and after and before.start_ticks == after.start_ticks:
-        cpu_pct = round(100 * (after.cpu_s - before.cpu_s) / (time.monotonic() - before_s), 1)
+    beside = [_look_at_worker(pid, rank, py_spy, deadline_s) for pid in workers]
+    cpu_pct = watch.cpu_pct()
     return {
         "pid": rank.pid,
         "rank": rank.rank,
@@ -155,11 +189,48 @@ def look(rank: Rank, py_spy: Optional[str], deadline_s: float) -> Dict[str, Any]
         "missed": missed[:above],
         "threads": threads or [],
         "flight": flight,
-        "state": _state(rank.pid),
-        "wait_channel": read_small(f"/proc/{rank.pid}/wchan").strip("0\n") or None,
-        "cpu_pct": cpu_pct,
+        **_kernel_view(rank.pid),
+        "cpu_pct": cpu_pct[rank.pid],
         "num_sockets": _num_sockets(rank.pid),
+        "num_workers": len(rank.workers),
+        "workers": [{**worker, "cpu_pct": cpu_pct[worker["pid"]]} for worker in beside],
     }
+
+
+def _look_at_worker(pid: int, rank: Rank, py_spy: Optional[str], deadline_s: float) -> Dict[str, Any]:
+    """One after the other: forked workers write their own stacks to the in-memory file of their rank."""
+    view, threads, rung = _kernel_view(pid), None, PY_SPY
+    if view["state"] != "Z":
+        threads, _ = ask_py_spy(rank._replace(pid=pid), py_spy, deadline_s)
+        if threads is None and time.monotonic() < deadline_s - _DUMP_S:
+            rung = FAULTHANDLER
+            threads, _ = ask_faulthandler(pid)
+    return {"pid": pid, "rung": rung if threads else PROC, "threads": threads or [], **view}
+
+
+def _kernel_view(pid: int) -> Dict[str, Any]:
+    channel = read_small(f"/proc/{pid}/wchan").strip("0\n") or None
+    return {"state": _state(pid), "wait_channel": channel}
+
+
+class _Watch:
+    """Measures the processor time of processes from its making on."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self._begin_s = time.monotonic()
+        self._before = {pid: read_stat(pid) for pid in pids}
+
+    def cpu_pct(self) -> Dict[int, Optional[float]]:
+        """Process → percent of one CPU, over half a second at least; None if it ended meanwhile."""
+        time.sleep(max(0.0, self._begin_s + _CPU_WINDOW_S - time.monotonic()))
+        found: Dict[int, Optional[float]] = {}
+        for pid, before in self._before.items():
+            after = read_stat(pid)
+            found[pid] = None
+            if before and after and before.start_ticks == after.start_ticks:
+                used_s = after.cpu_s - before.cpu_s
+                found[pid] = round(100 * used_s / (time.monotonic() - self._begin_s), 1)
+        return found
 
 
 def ask_py_spy(rank: Rank, named: Optional[str], deadline_s: float) -> Answer:

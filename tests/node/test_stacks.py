@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from coach.analysis.measured.stack_groups import merge
+from coach.model.training.stacks import Stacks
 from coach.node.stacks import parse_faulthandler, parse_flight, parse_py_spy
+from coach.sources.metrics.stack_dumps import parse_stacks
 from coach.sources.runs.local_process import find_supervisor
 from tests.node.conftest import Start
 from tests.waiting import wait_until
@@ -305,6 +308,58 @@ def test_the_process_of_a_rank_is_its_topmost_python_not_its_shell_or_a_worker(
         assert parents == {str(foreign[0].pid)}
     finally:
         os.killpg(foreign[0].pid, signal.SIGKILL)
+
+
+LOADS = """
+import os, sys, time
+from torch.utils.data import DataLoader, Dataset
+class Samples(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        if index == 3:
+            open(sys.argv[1], "w").close()
+            time.sleep(300)
+        return index
+if os.fork() == 0:
+    os._exit(0)  # a child that nobody collects
+for batch in DataLoader(Samples(), num_workers=2, multiprocessing_context="fork"):
+    pass
+"""
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("rung", ["py-spy", "faulthandler"])
+def test_the_loader_worker_that_hangs_is_told_from_the_idle_one(
+    start: Start, tmp_path: Path, rung: str
+) -> None:
+    there = tmp_path / "there"
+    env = {"RANK": "0"}
+    if rung == "faulthandler":
+        env["PATH"] = with_py_spy(tmp_path)["PATH"]
+    command = [sys.executable, "-c", LOADS, str(there)]
+    run = ("run", "--run-dir", str(tmp_path / "run"), "--", *command)
+    training = start(*run, env=env, start_new_session=True)
+    wait_until(there.exists, 60, "the sample that hangs")
+
+    def seen() -> dict[str, Any] | None:
+        (rank,) = looked(start, tmp_path, training.pid)
+        return (
+            rank if all(worker["threads"] or worker["state"] == "Z" for worker in rank["workers"]) else None
+        )
+
+    try:
+        rank = wait_until(seen, 30, "the stacks of both workers")
+        assert (rank["rung"], rank["num_workers"]) == (rung, 3)
+        innermost = [functions(worker)[0] for worker in rank["workers"] if worker["state"] != "Z"]
+        assert sum(name.endswith("__getitem__") for name in innermost) == 1
+        assert {worker["rung"] for worker in rank["workers"]} == {rung, "/proc"}
+        assert [worker["state"] for worker in rank["workers"]].count("Z") == 1
+        merged = merge(Stacks(parse_stacks({"node": "node1", "ranks": [rank]}), "", 1))
+        assert "1 DataLoader worker of rank 0 is in __getitem__, at <string>:" in merged.sentence
+        assert merged.sentence.endswith("1 child process of rank 0 has ended, and is still a zombie")
+    finally:
+        os.killpg(training.pid, signal.SIGKILL)  # the worker sleeps on without its rank
 
 
 def test_a_run_of_ones_own_command_is_found_by_the_supervisor_in_its_run_json(

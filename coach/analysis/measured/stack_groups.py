@@ -11,33 +11,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import PurePath
 
-from coach.model.training.stacks import Frame, RankStack, Stacks
-
-_COLLECTIVE = re.compile(
-    r"(all_?(gather|reduce|to_?all)|reduce|broadcast|gather|scatter|(monitored_)?barrier|send|recv|new_group"
-    r"|(init|destroy)_process_group)(_\w+)?"
-)
-_COMMUNICATION = ("/torch/distributed/", "/deepspeed/comm/", "/horovod/")
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python", "<frozen", "<string>")
-_BUSY_PCT = 20.0
-_SLEEPS = ("nanosleep",)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A rank's place in the code. `is_waiting` for other ranks; None: cannot be determined."""
-
-    words: str
-    """The words after `waits in` or `is in`."""
-    is_waiting: bool | None
-    line: str | None = None
-    """The line of the training's own code: `train.py:41 load`."""
-
-    def sentence(self, is_one: bool) -> str:
-        verb = ("waits" if is_one else "wait") if self.is_waiting else ("is" if is_one else "are")
-        return f"{verb} {self.words}"
+from coach.analysis.measured.stack_places import IN_LOADER, Place, place_of
+from coach.analysis.measured.stack_workers import Workers, merge_workers, spell_pids
+from coach.model.training.stacks import Frame, RankStack, Stacks, WorkerStack
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +28,10 @@ class Group:
     @property
     def label(self) -> str:
         return spell(self.ranks)
+
+    @property
+    def workers(self) -> list[Workers]:
+        return merge_workers(self.ranks, self.label)
 
     @property
     def sentence(self) -> str:
@@ -74,9 +55,11 @@ class Merged:
         for group in self.groups:
             by_place.setdefault((group.place.words, group.place.is_waiting), []).extend(group.ranks)
         parts = [Group(tuple(ranks), Place(*place)).sentence for place, ranks in by_place.items()]
+        for group in self.groups:
+            if group.place.words == IN_LOADER:
+                parts += [workers.sentence for workers in group.workers if workers.is_cause]
         if self.absent:
-            one = len(self.absent) == 1
-            parts.append(f"{_numbers(self.absent)} {'has' if one else 'have'} no process any more")
+            parts.append(f"{_numbers(self.absent)} {'has' if len(self.absent) == 1 else 'have'} no process")
         return "; ".join(parts) or "no Python process of this training was found"
 
 
@@ -95,47 +78,6 @@ def merge(stacks: Stacks) -> Merged:
     present = {rank.rank for rank in stacks.ranks}
     absent = () if stacks.num_silent_nodes else tuple(rank for rank in range(size) if rank not in present)
     return Merged(marked, absent)
-
-
-def place_of(rank: RankStack) -> Place:
-    """The place, by the outermost collective, by torch's current work for the training, or by the training's
-    own function."""
-    frames = rank.frames
-    if not frames:
-        return _place_by_collective(rank) or _place_by_kernel(rank)
-    own = next((frame for frame in frames if not _is_of(frame, _LIBRARIES)), frames[0])
-    file = PurePath(own.file).name
-    words, is_waiting = (
-        _in_collective(frames)
-        or _in_torch(frames, _is_idle(rank))
-        or (f"in {own.name if own.name != '<module>' else file}", False)
-    )
-    return Place(words, is_waiting, f"{file}:{own.line} {own.name}")
-
-
-def _in_collective(frames: Sequence[Frame]) -> tuple[str, bool] | None:
-    """The words and `is_waiting` of the outermost collective."""
-    for frame in reversed(frames):
-        if _COLLECTIVE.fullmatch(frame.name) and _is_of(frame, _COMMUNICATION):
-            return f"in {frame.name}", True
-    return None
-
-
-def _in_torch(frames: Sequence[Frame], is_idle: bool) -> tuple[str, bool | None] | None:
-    """The words and `is_waiting` of the innermost torch call that has a plain name."""
-    for frame in frames:
-        if frame.name == "__next__" and frame.file.endswith("torch/utils/data/dataloader.py"):
-            return "in DataLoader.__next__", False
-        if frame.name == "synchronize" and "/torch/cuda/" in frame.file:
-            return "for the GPU in torch.cuda.synchronize", True
-        if frame.name == "backward" and "/torch/" in frame.file:
-            # DDP exchanges gradients in here: the stack does not show if the rank computes or waits.
-            return "in backward", True if is_idle else None
-    return None
-
-
-def _is_idle(rank: RankStack) -> bool:
-    return rank.cpu_pct is not None and rank.cpu_pct < _BUSY_PCT
 
 
 def spell(ranks: Iterable[RankStack]) -> str:
@@ -163,31 +105,6 @@ def _key(rank: RankStack) -> object:
     if rank.collective is not None:
         return rank.collective
     return place_of(rank).words
-
-
-def _place_by_collective(rank: RankStack) -> Place | None:
-    last = rank.collective
-    if last is None:
-        return None
-    if last.is_done:
-        return Place(f"after collective {last.number} ({last.operation}), and not yet in the next", False)
-    return Place(f"in collective {last.number} ({last.operation})", True)
-
-
-def _place_by_kernel(rank: RankStack) -> Place:
-    channel = rank.wait_channel
-    at = f" ({channel})" if channel else ""
-    if rank.state is None:
-        return Place("not visible: the process has ended, or belongs to another user", None)
-    if rank.state == "D":
-        return Place(f"held up by a disk or a file server{at}", False)
-    if rank.state in ("T", "t"):
-        return Place("stopped by a signal or a debugger", False)
-    if rank.state == "R" or (rank.cpu_pct or 0.0) > _BUSY_PCT:
-        return Place("computing", False)
-    if channel is not None and any(word in channel for word in _SLEEPS):
-        return Place(f"in a sleep call of its own{at}", False)
-    return Place(f"for something{at}", True)
 
 
 def _odd(groups: Sequence[Group]) -> Sequence[Group]:
@@ -229,10 +146,6 @@ def _num_ranks(groups: Iterable[Group]) -> int:
     return sum(len(group.ranks) for group in groups)
 
 
-def _is_of(frame: Frame, places: Iterable[str]) -> bool:
-    return any(place in frame.file for place in places)
-
-
 MAX_FRAMES = 40
 
 _INSTALLED = re.compile(r"^.*/(site|dist)-packages/")
@@ -271,14 +184,31 @@ def report(stacks: Stacks, merged: Merged) -> list[ReportLine]:
             by_means.setdefault(_means(rank), []).append(rank)
         for means, ranks in by_means.items():
             rows.append(ReportLine(Kind.DETAIL, f"{spell(ranks)}: {means}", 2))
-        frames = group.ranks[0].frames
-        for frame in frames[:MAX_FRAMES]:
-            rows.append(ReportLine(Kind.FRAME, f"{frame.function}  {_where(frame)}", 4))
-        if len(frames) > MAX_FRAMES:
-            rows.append(ReportLine(Kind.FRAME, f"… and {len(frames) - MAX_FRAMES} more", 4))
+        rows += _frame_rows(group.ranks[0].frames)
         rows += [ReportLine(Kind.DETAIL, f"{rank.label}: {_kernel(rank)}", 2) for rank in group.ranks]
+        rows += [row for workers in group.workers for row in _worker_rows(workers)]
+        hidden = sum(rank.num_workers - len(rank.workers) for rank in group.ranks)
+        if hidden > 0:
+            rows.append(ReportLine(Kind.DETAIL, f"{hidden} more processes below them were not looked at", 2))
     rows += [ReportLine(Kind.DETAIL, ""), ReportLine(Kind.DETAIL, f"kept in {stacks.folder}")]
     return rows
+
+
+def _frame_rows(frames: Sequence[Frame]) -> list[ReportLine]:
+    rows = [ReportLine(Kind.FRAME, f"{frame.function}  {_where(frame)}", 4) for frame in frames[:MAX_FRAMES]]
+    if len(frames) > MAX_FRAMES:
+        rows.append(ReportLine(Kind.FRAME, f"… and {len(frames) - MAX_FRAMES} more", 4))
+    return rows
+
+
+def _worker_rows(workers: Workers) -> list[ReportLine]:
+    kind = Kind.GROUP if workers.frames or workers.is_cause else Kind.DETAIL
+    about = f"{spell_pids(workers.pids)}, {_process(workers.first)}, seen by {workers.first.rung}"
+    return [
+        ReportLine(kind, workers.sentence, 2),
+        ReportLine(Kind.DETAIL, about, 4),
+        *_frame_rows(workers.frames),
+    ]
 
 
 def _where(frame: Frame) -> str:
@@ -300,13 +230,16 @@ def _means(rank: RankStack) -> str:
 
 def _kernel(rank: RankStack) -> str:
     """The kernel's facts about the process, whatever else was seen."""
-    parts = [f"{rank.node} pid {rank.pid}"]
-    if rank.state is not None:
-        parts.append(f"state {rank.state}{f' in {rank.wait_channel}' if rank.wait_channel else ''}")
-    parts.append("CPU –" if rank.cpu_pct is None else f"CPU {rank.cpu_pct:.0f} %")
+    parts = [f"{rank.node} pid {rank.pid}", _process(rank)]
     if rank.num_sockets is not None:
         parts.append(f"{rank.num_sockets} sockets")
     last = rank.collective
     if last is not None and last.operation is not None:
         parts.append(f"collective {last.number} ({last.operation}) {'done' if last.is_done else 'under way'}")
     return ", ".join(parts)
+
+
+def _process(of: RankStack | WorkerStack) -> str:
+    channel = f" in {of.wait_channel}" if of.wait_channel else ""
+    state = "" if of.state is None else f"state {of.state}{channel}, "
+    return state + ("CPU –" if of.cpu_pct is None else f"CPU {of.cpu_pct:.0f} %")

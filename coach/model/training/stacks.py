@@ -41,6 +41,20 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerStack:
+    """The stack of a Python process below a rank, such as a DataLoader worker."""
+
+    pid: int
+    rung: str
+    frames: tuple[Frame, ...]
+    """Frames of its main thread, innermost first."""
+    state: str | None
+    """The kernel's one-letter process state; Z: it has ended, and the rank has not collected it."""
+    wait_channel: str | None
+    cpu_pct: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RankStack:
     """The stack of one rank. Values that its means (`rung`) does not provide are None or empty."""
 
@@ -62,6 +76,9 @@ class RankStack:
     """The kernel function in which the main thread sleeps."""
     cpu_pct: float | None
     num_sockets: int | None
+    num_workers: int = 0
+    """Python processes below it; `workers` has the first sixteen."""
+    workers: tuple[WorkerStack, ...] = ()
 
     @property
     def label(self) -> str:

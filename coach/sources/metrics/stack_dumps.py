@@ -3,12 +3,12 @@ another version."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from coach import runs
-from coach.model.training.stacks import Collective, Frame, Missed, RankStack
+from coach.model.training.stacks import Collective, Frame, Missed, RankStack, WorkerStack
 from coach.sources.values import finite, text, whole
 
 
@@ -32,7 +32,7 @@ def parse_stacks(value: Mapping[str, Any]) -> tuple[RankStack, ...]:
 
 def _rank(node: str, value: Mapping[str, Any]) -> RankStack:
     threads = _mappings(value.get("threads"))
-    main = next((thread for thread in threads if thread.get("is_main")), {})
+    workers = [each for each in _mappings(value.get("workers")) if whole(each.get("pid")) is not None]
     flight = value.get("flight")
     return RankStack(
         node=node,
@@ -43,16 +43,35 @@ def _rank(node: str, value: Mapping[str, Any]) -> RankStack:
         missed=tuple(
             Missed(str(each.get("rung")), str(each.get("because"))) for each in _mappings(value.get("missed"))
         ),
-        frames=tuple(
-            Frame(str(frame.get("function")), str(frame.get("file")), whole(frame.get("line")))
-            for frame in _mappings(main.get("frames"))
-        ),
+        frames=_frames(threads),
         num_threads=len(threads),
         collective=_collective(flight) if isinstance(flight, Mapping) else None,
         state=text(value.get("state")),
         wait_channel=text(value.get("wait_channel")),
         cpu_pct=finite(value.get("cpu_pct")),
         num_sockets=whole(value.get("num_sockets")),
+        num_workers=max(len(workers), whole(value.get("num_workers")) or 0),
+        workers=tuple(_worker(each) for each in workers),
+    )
+
+
+def _worker(value: Mapping[str, Any]) -> WorkerStack:
+    return WorkerStack(
+        pid=int(value["pid"]),
+        rung=str(value.get("rung")),
+        frames=_frames(_mappings(value.get("threads"))),
+        state=text(value.get("state")),
+        wait_channel=text(value.get("wait_channel")),
+        cpu_pct=finite(value.get("cpu_pct")),
+    )
+
+
+def _frames(threads: Sequence[Mapping[str, Any]]) -> tuple[Frame, ...]:
+    """Frames of the main thread."""
+    main = next((thread for thread in threads if thread.get("is_main")), {})
+    return tuple(
+        Frame(str(frame.get("function")), str(frame.get("file")), whole(frame.get("line")))
+        for frame in _mappings(main.get("frames"))
     )
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from coach.analysis.measured.stack_groups import merge, place_of, report, spell
-from coach.model.training.stacks import Collective, Frame, Missed, RankStack, Stacks
+from coach.analysis.measured.stack_groups import merge, report, spell
+from coach.analysis.measured.stack_places import place_of
+from coach.model.training.stacks import Collective, Frame, Missed, RankStack, Stacks, WorkerStack
 
 TORCH = "/home/ada/venv/lib/python3.11/site-packages/torch/"
 TRAIN = Frame("train", "/home/ada/train.py", 41)
@@ -127,7 +128,7 @@ def test_the_kernel_s_facts_about_a_process_are_put_into_words(said: dict[str, o
 
 def test_a_rank_without_a_process_is_missed_but_not_where_a_node_was_silent() -> None:
     ranks = [at(rank, IN_ALL_REDUCE, world_size=4) for rank in (0, 1, 3)]
-    assert merge(of(*ranks)).sentence == "ranks 0-1,3 wait in all_reduce; rank 2 has no process any more"
+    assert merge(of(*ranks)).sentence == "ranks 0-1,3 wait in all_reduce; rank 2 has no process"
     assert merge(of(*ranks, num_silent_nodes=1)).absent == ()
     assert merge(of()).sentence == "no Python process of this training was found"
 
@@ -154,3 +155,59 @@ def test_the_report_names_for_every_rank_its_method_and_the_reason_against_a_bet
     assert "3 of 4 nodes did not answer: srun: error: node2: not responding" in [
         row.text for row in report(silent, merge(silent))
     ]
+
+
+_LOOP = Frame("_worker_loop", TORCH + "utils/data/_utils/worker.py", 320)
+_IDLE = (Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 113), _LOOP, TRAIN)
+_LOADING = (
+    Frame("Samples.__getitem__", "/home/ada/data.py", 12),
+    Frame("_MapDatasetFetcher.fetch", TORCH + "utils/data/_utils/fetch.py", 54),
+    _LOOP,
+    TRAIN,
+)
+
+
+def worker(pid: int, frames: tuple[Frame, ...] = (), state: str = "S") -> WorkerStack:
+    return WorkerStack(pid, "py-spy" if frames else "/proc", frames, state, "futex_do_wait", 0.0)
+
+
+def test_the_worker_that_loads_is_named_when_its_rank_waits_for_data() -> None:
+    below = (worker(7, _IDLE), worker(8, _LOADING), worker(9, _IDLE))
+    stacks = of(at(0, IN_ALL_REDUCE), at(1, IN_LOADER, workers=below, num_workers=5))
+    merged = merge(stacks)
+    assert merged.sentence == (
+        "rank 0 waits in all_reduce; rank 1 is in DataLoader.__next__; "
+        "1 DataLoader worker of rank 1 is in __getitem__, at data.py:12"
+    )
+    text = [row.text for row in report(stacks, merged)]
+    begin = text.index("1 DataLoader worker of rank 1 is in __getitem__, at data.py:12")
+    assert text[begin + 1 : begin + 7] == [
+        "pid 8, state S in futex_do_wait, CPU 0 %, seen by py-spy",
+        "Samples.__getitem__  /home/ada/data.py:12",
+        "_MapDatasetFetcher.fetch  torch/utils/data/_utils/fetch.py:54",
+        "2 DataLoader workers of rank 1 wait for the next samples to load",
+        "pids 7, 9, state S in futex_do_wait, CPU 0 %, seen by py-spy",
+        "2 more processes below them were not looked at",
+    ]
+
+
+def test_workers_are_no_cause_while_their_rank_computes() -> None:
+    merged = merge(of(at(0, IN_FORWARD, workers=(worker(7, _LOADING),), num_workers=1)))
+    assert merged.sentence == "rank 0 is in forward"
+
+
+@pytest.mark.parametrize(
+    ("below", "words"),
+    [
+        ((worker(7, state="Z"),), "1 child process of rank 0 has ended, and is still a zombie"),
+        (
+            (worker(7, state="Z"), worker(8, state="Z")),
+            "2 child processes of rank 0 have ended, and are still zombies",
+        ),
+        ((worker(7),), "1 child process of rank 0 waits for something (futex_do_wait)"),
+        ((worker(7, (TRAIN,)),), "1 child process of rank 0 is in train, at train.py:41"),
+    ],
+)
+def test_other_processes_below_a_rank_are_put_into_words(below: tuple[WorkerStack, ...], words: str) -> None:
+    (group,) = merge(of(at(0, IN_LOADER, workers=below, num_workers=len(below)))).groups
+    assert [workers.sentence for workers in group.workers] == [words]
