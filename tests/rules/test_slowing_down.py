@@ -33,6 +33,8 @@ def paced(
     batch: _Pace = lambda share: 64,
     launched: Run | None = None,
     memory: _Pace | None = None,
+    waiting: _Pace = lambda share: 0.0,
+    own_cpu: _Pace = lambda share: 50.0,
 ) -> Diagnosis:
     """A training described by its step time, data wait and memory, each as a function of the finished
     share."""
@@ -51,7 +53,13 @@ def paced(
         for number, (share, time_s) in enumerate(zip(shares, times, strict=True), 1)
     ]
     used = memory or (lambda share: 9000.0)
-    samples = hosts(100, interval_s=(times[-1] - 1000.0) / 100, memory_used_mib=lambda n: used(n / 100))
+    samples = hosts(
+        100,
+        interval_s=(times[-1] - 1000.0) / 100,
+        memory_used_mib=lambda n: used(n / 100),
+        cpu_pressure_pct=lambda n: waiting(n / 100),
+        cpu_pct=lambda n: own_cpu(n / 100),
+    )
     return judge(series, samples, launched or run(), now_s=times[-1])
 
 
@@ -70,6 +78,27 @@ def test_the_fix_of_a_slowing_run_follows_the_quantity_that_grows_with_the_step(
     assert first_fix(paced(growing)).startswith("Look for what each step does once more")
     assert "kept per step" in first_fix(paced(growing, memory=lambda share: 5000 * (1 + share)))
     assert "the loader keeps or reads again" in first_fix(paced(growing, data=lambda share: 0.2 * share))
+
+
+def test_other_programs_that_took_the_cpus_are_told_from_a_program_that_uses_more() -> None:
+    finding = only(
+        paced(growing, waiting=lambda share: 60 * share, own_cpu=lambda share: 90 - 40 * share), "GPU017"
+    )
+    assert finding.fixes[0].title == (
+        "Find the other programs that took CPUs of node1 (`top` there, its jobs), or ask for the node alone "
+        "(`--exclusive`)"
+    )
+    assert [evidence.text for evidence in finding.evidence[-2:]] == [
+        "share of the time in which some task waited for a CPU of node1, by quarters: 8, 22, 37, 52 %",
+        "use of the job's CPUs on node1, by quarters: 85, 75, 65, 55 %",
+    ]
+    for waiting, own_cpu in (
+        (lambda share: 60 * share, lambda share: 80.0),
+        (lambda share: 60.0, lambda share: 90 - 40 * share),
+        (lambda share: 10 * share, lambda share: 90 - 40 * share),
+    ):
+        finding = only(paced(growing, waiting=waiting, own_cpu=own_cpu), "GPU017")
+        assert "other programs" not in finding.fixes[0].title
 
 
 def _noisy(share: float) -> float:

@@ -36,14 +36,39 @@ class _Quarters:
         return (self.data[-1] - self.data[0]) / (self.whole[-1] - self.whole[0])
 
 
+@dataclass(frozen=True, slots=True)
+class _Crowded:
+    """A node on which more and more tasks waited for a CPU while the job got less of them. Percent by
+    quarters."""
+
+    node: str
+    waiting: tuple[float, ...]
+    own: tuple[float, ...]
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        return (
+            Evidence(
+                f"share of the time in which some task waited for a CPU of {self.node}, by quarters: "
+                f"{_percents(self.waiting)}"
+            ),
+            Evidence(f"use of the job's CPUs on {self.node}, by quarters: {_percents(self.own)}"),
+        )
+
+
+def _percents(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.0f}" for value in values) + " %"
+
+
 class SlowingDown(Rule):
     """Steps take longer and longer, from the beginning of the training to its end.
 
     What it sees
         The step time over the whole training except its first tenth, in four quarters: each median lies above
         that of the quarter before, and the last is at least `growth` times the first. If the batch grows, the
-        time per sample is used. The finding also shows how much of the growth is waiting for data, and how
-        the node's memory grew meanwhile.
+        time per sample is used. The finding also shows how much of the growth is waiting for data, how the
+        node's memory grew meanwhile, and the signs that other programs took its CPUs: more and more tasks of
+        the node wait for a CPU, while the job gets less of them.
     Why it matters
         The growth goes on: a training planned for a day takes three, and ends at its time limit or when
         memory runs out.
@@ -56,6 +81,7 @@ class SlowingDown(Rule):
         Look for data that is kept from step to step: a list of outputs or losses that each step iterates
         over, a graph that is never freed (use `.detach()` or `.item()`), a log or an index that is read from
         its start, hooks that each step registers again. Profile an early and a late step and compare them.
+        If other programs took the CPUs, find them, or ask for the node alone.
     Sources
         runmedic (the last quarter below 0.8 of the first quarter's rate, with rank correlation); trainspotter
         (1.4 times).
@@ -85,6 +111,9 @@ class SlowingDown(Rule):
         Threshold("min_s", 100, "seconds of steps", "caches and clocks settle within the first minute"),
         Threshold("data_share", 0.5, "of the growth", "then the loader gets slower"),
         Threshold("memory_growth", 1.2, "times the first quarter", "as MEM009: less may be fragmentation"),
+        Threshold("pressure_pct", 20, "percent of the time", "as DAT001: some task waits for a CPU"),
+        Threshold("pressure_growth", 2, "times the first quarter", "else the job itself keeps them waiting"),
+        Threshold("own_share", 0.9, "of the first quarter", "with as much as before, none was taken from it"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -103,13 +132,14 @@ class SlowingDown(Rule):
         if last[len(last) // 4] <= found.whole[0]:
             return
         memory = _memory_growth(snapshot, history)
+        crowded = self._crowded_node(snapshot, history)
         yield Hit(
             summary=(
                 f"Each step takes {found.growth:.1f} times as long as at the beginning, and it gets worse"
             ),
-            evidence=tuple(self._evidence(found, memory)),
+            evidence=(*self._evidence(found, memory), *(crowded.evidence if crowded else ())),
             confidence=round(min(0.9, 0.6 + 0.2 * (found.growth - 1)), 2),
-            fixes=tuple(self._fixes(found, memory)),
+            fixes=tuple(self._fixes(found, memory, crowded)),
             severity=Severity.INFO if is_first_of_epochs(snapshot, history) else None,
             since_s=points[0].time_s,
         )
@@ -134,7 +164,23 @@ class SlowingDown(Rule):
                 "resident memory by quarters of the training: " + ", ".join(map(size_text, memory))
             )
 
-    def _fixes(self, found: _Quarters, memory: list[float]) -> Iterable[Fix]:
+    def _crowded_node(self, snapshot: TargetSnapshot, history: History) -> _Crowded | None:
+        """The node on which other programs took CPUs from the job, meanwhile."""
+        for node in history.nodes:
+            samples = training_host_samples(snapshot, history, node)
+            waiting = quarters([s.cpu_pressure_pct for s in samples if s.cpu_pressure_pct is not None])
+            own = quarters([s.cpu_pct for s in samples if s.cpu_pct is not None])
+            if (
+                waiting
+                and own
+                and waiting[-1] >= self.values["pressure_pct"]
+                and waiting[-1] >= self.values["pressure_growth"] * waiting[0]
+                and own[-1] <= self.values["own_share"] * own[0]
+            ):
+                return _Crowded(node, tuple(waiting), tuple(own))
+        return None
+
+    def _fixes(self, found: _Quarters, memory: list[float], crowded: _Crowded | None) -> Iterable[Fix]:
         kept = (
             "is kept per step and read again: lists of outputs or losses, with their graph (`.item()`, "
             "`.detach()`)"
@@ -143,6 +189,11 @@ class SlowingDown(Rule):
             "each step does once more than the one before: hooks and callbacks registered in the loop, "
             "metrics over all steps so far"
         )
+        if crowded:
+            yield Fix(
+                f"Find the other programs that took CPUs of {crowded.node} (`top` there, its jobs), or ask "
+                "for the node alone (`--exclusive`)"
+            )
         if found.by_data >= self.values["data_share"]:
             yield Fix(
                 "Look for what the loader keeps or reads again: an index or a file that is read from its "
