@@ -43,8 +43,8 @@ _TRAINING_COLUMNS = (
     Column("doing", "PROGRESS", 9, grow=2, is_extra=True),
     Column("why", "FINDING, WHY", 13, grow=8, is_extra=True),
 )
-"""Columns for followed trainings. `short_name` is for narrow lists; `doing` is the progress, or the start of
-a waiting job."""
+"""Columns for followed trainings. `short_name` is for narrow lists; `doing` is the progress, the start of a
+waiting job, or how long a job without a known progress has run."""
 JOB_COLUMNS = (
     Column("own", "", 1),
     Column("job_id", "JOB ID", 9, grow=2),
@@ -288,7 +288,7 @@ def _row(
             Cell(start or left),
             *cells,
             Cell(name),
-            Cell(start, fill=partial(_start_in, start)) if start else cells[0],
+            _doing(job, start, cells[0], num_tasks),
             why,
             *_more_cells(job, now_s),
         ),
@@ -310,6 +310,15 @@ def _id_in(job_id: str, short: str, width: int) -> str:
     one."""
     is_one_of_many = short != job_id and "[" not in job_id
     return short if is_one_of_many or len(job_id) > width else job_id
+
+
+def _doing(job: Job, start: str, progress: Cell, num_tasks: int) -> Cell:
+    if start:
+        return Cell(start, fill=partial(_start_in, start))
+    if progress.text != UNKNOWN or job.state != "RUNNING" or job.time_used_s is None or num_tasks > 1:
+        return progress
+    run = f"for {age(job.time_used_s)}"
+    return Cell(run, "muted", fill=lambda width: run if len(run) <= width else run.removeprefix("for "))
 
 
 def _start_in(start: str, width: int) -> str:

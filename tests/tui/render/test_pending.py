@@ -19,7 +19,7 @@ from coach.tui.render.pending import (
     why_lines,
 )
 from coach.tui.render.queue import JOB_COLUMNS, Queue, QueueRow, arranged, job_rows, queue_of, row_key
-from coach.tui.render.table import Row, Rows
+from coach.tui.render.table import Cell, Row, Rows
 from coach.tui.render.text import plain
 from tests.tui.fake_session import NOW_S, make_job, make_place
 from tests.tui.labels import shipped
@@ -61,6 +61,20 @@ def test_a_narrow_column_leaves_out_the_sign_of_a_reason_that_then_fits() -> Non
     (cell,) = {id(each): each for each in row.cells if each.text == "· next in line"}.values()
     assert cell.fill is not None
     assert [cell.fill(width) for width in (14, 13, 9)] == ["· next in line", "next in line", "· next…"]
+
+
+def test_a_running_job_of_unknown_progress_shows_how_long_it_has_run() -> None:
+    def doing(*jobs: QueueRow) -> Cell:
+        return rows_of(*jobs).row(0).cells[[column.name for column in JOB_COLUMNS].index("doing")]
+
+    found = doing(make_job(time_used_s=2720.0))
+    assert (found.text, found.tone) == ("for 45 min", "muted")
+    assert found.fill is not None
+    assert [found.fill(width) for width in (12, 9)] == ["for 45 min", "45 min"]
+    assert doing(make_job(time_used_s=None)).text == "–"
+    assert doing(make_job(state="COMPLETED", time_used_s=2720.0)).text == "–"
+    (tasks,) = arranged([make_job(f"17_{task}", time_used_s=2720.0) for task in (1, 2)])
+    assert doing(tasks).text == "–", "each task has a time of its own"
 
 
 def test_a_job_that_runs_waits_for_nothing() -> None:
