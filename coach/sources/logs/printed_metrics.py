@@ -1,13 +1,14 @@
 """Read the numbers that a user's own program prints.
 
 Only the first log that contains a loss is followed: two streams with the same numbers would be a curve that
-nobody trained.
+nobody trained. Lines that name their rank (`[rank2] step 10 loss 0.1`) make one curve for each rank.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -28,11 +29,21 @@ from coach.sources.metrics.quantities import Course
 _MAX_LINES = 1024
 """Largest number of lines read per bite, evenly chosen: a curve needs no more, and a progress bar prints ten
 a second."""
+_MAX_RANKS = 64
+"""Largest number of ranks whose lines are read."""
 _MAX_LINE_BYTES = 1 << 16
 _FEW = 2
 """A loss with so few values gives way to one that has more."""
 _MAX_ROW_BYTES = 4096
 _MAY_BE_HEADER = re.compile(rb"[^:={}]{0,1000}(?:loss|Loss|LOSS)[^:={}]{0,1000}\Z")
+_RANK_CHARS = 100
+"""Number of bytes at the start of a line that are searched for its rank: a time may stand before it."""
+_RANK = re.compile(
+    rb"[\[(<](?:global[ _])?rank[ :=#]{0,2}(\d{1,5})(?:/\d{1,5})?[\])>]"
+    rb"|^\s{0,4}rank[ :=#]{0,2}(\d{1,5})(?=[\s:,|])",
+    re.IGNORECASE,
+)
+"""`[rank2]`, `(Rank 2/8)`, `Rank: 2, Epoch: 1`."""
 _ENDS = re.compile(rb"[\r\n]+")
 _FOREIGN_END_BYTES = 64 << 20
 """The part of a foreign job's log that is read for its numbers. The log is read as a whole only once, for the
@@ -85,7 +96,7 @@ class PrintedMetrics:
             steps += new_steps
             events += new_events
             self.num_steps += len(new_steps)
-            if printed.course.has_loss:
+            if printed.has_loss:
                 self._followed = path
                 break
         return steps, events
@@ -95,17 +106,17 @@ class _PrintedNumbers:
     """The numbers of one growing log."""
 
     def __init__(self, io: Io, path: Path, start: int) -> None:
-        self.course = Course()
         self.is_caught_up = True
         self.is_restart = False
         self._follower = FileFollower(io, path, offset=start)
-        self._numbers = LineNumbers()
         self._columns = Columns()
         self._rest = b""
-        self._name: str | None = None
-        """The training loss that is followed."""
-        self._num_followed = 0
-        self._others: list[Mapping[str, float]] = []
+        self._curves: dict[int, _Curve] = {}
+        """Rank → its numbers; those of lines without a rank are rank 0's."""
+
+    @property
+    def has_loss(self) -> bool:
+        return any(curve.course.has_loss for curve in self._curves.values())
 
     def read(self) -> tuple[list[Step], list[MetricEvent]]:
         """New steps and events. Raises OSError."""
@@ -120,11 +131,77 @@ class _PrintedNumbers:
         return self._read_lines(lines)
 
     def _read_lines(self, lines: list[bytes]) -> tuple[list[Step], list[MetricEvent]]:
+        steps: list[Step] = []
+        events: list[MetricEvent] = []
+        by_rank = self._by_rank(self._named(lines))
+        for rank in sorted(by_rank):
+            curve = self._curves[rank]
+            new_steps, new_events = curve.read(_thinned(by_rank[rank], _MAX_LINES // len(by_rank)))
+            self.is_restart = self.is_restart or curve.is_restart
+            steps += new_steps
+            if rank == min(self._curves):  # the others print the same evaluation
+                events += new_events
+        return steps, events
+
+    def _named(self, lines: list[bytes]) -> list[bytes]:
+        """The lines that may name a loss."""
         named = [line for line in lines if LOSS_WORDS.search(line)]
-        if not named and not self._numbers.has_plain_loss:
-            named = [line for line in lines if FUNCTION_WORDS.search(line)]
-        stride = -(-len(named) // _MAX_LINES) or 1
-        records = self._numbers.records(line.decode("utf-8", "replace") for line in named[::stride])
+        if named or any(curve.has_plain_loss for curve in self._curves.values()):
+            return named
+        return [line for line in lines if FUNCTION_WORDS.search(line)]
+
+    def _by_rank(self, lines: list[bytes]) -> dict[int, list[bytes]]:
+        """Rank → its lines. Without a rank in the lines that are looked at, all are rank 0's."""
+        found: dict[int, list[bytes]] = {}
+        sample = _thinned(lines, _MAX_LINES)
+        for line in lines if any(map(_rank_of, sample)) else sample:
+            rank = _rank_of(line)
+            if rank in self._curves or len(self._curves) < _MAX_RANKS:
+                self._curves.setdefault(rank, _Curve(rank))
+                found.setdefault(rank, []).append(line)
+        return found
+
+    def _with_names(self, lines: list[bytes]) -> list[bytes]:
+        """The lines, with the names of the header in the rows of a table."""
+        if not self._columns.is_open and not any(map(_MAY_BE_HEADER.match, lines)):
+            return lines
+        rows = (self._columns.read(line[:_MAX_ROW_BYTES].decode("utf-8", "replace")) for line in lines)
+        return [line if row is None else row.encode() for line, row in zip(lines, rows, strict=True)]
+
+
+def _rank_of(line: bytes) -> int:
+    """The rank that a line names at its start; 0 for a line that names none."""
+    head = line[:_RANK_CHARS]
+    found = _RANK.search(head) if b"ank" in head or b"RANK" in head else None
+    return int(next(filter(None, found.groups()))) if found is not None else 0
+
+
+def _thinned(lines: list[bytes], most: int) -> list[bytes]:
+    """At most `most` of the lines, evenly chosen."""
+    return lines[:: -(-len(lines) // most) or 1]
+
+
+class _Curve:
+    """The numbers of one rank."""
+
+    def __init__(self, rank: int) -> None:
+        self.course = Course()
+        self.is_restart = False
+        self._rank = rank
+        self._numbers = LineNumbers()
+        self._name: str | None = None
+        """The training loss that is followed."""
+        self._num_followed = 0
+        self._others: list[Mapping[str, float]] = []
+
+    @property
+    def has_plain_loss(self) -> bool:
+        return self._numbers.has_plain_loss
+
+    def read(self, lines: Sequence[bytes]) -> tuple[list[Step], list[MetricEvent]]:
+        """The steps and events of these lines."""
+        self.is_restart = False
+        records = self._numbers.records(line.decode("utf-8", "replace") for line in lines)
         steps: list[Step] = []
         events: list[MetricEvent] = []
         for record in chain.from_iterable(map(self._chosen, records)):
@@ -134,6 +211,9 @@ class _PrintedNumbers:
             new_steps, new_events = self.course.take(told)
             steps += new_steps
             events += new_events
+        if self._rank:
+            steps = [replace(step, rank=self._rank) for step in steps]
+            events = [replace(event, rank=self._rank) for event in events]
         return steps, events
 
     def _chosen(self, record: Mapping[str, float]) -> list[Mapping[str, float]]:
@@ -160,10 +240,3 @@ class _PrintedNumbers:
             return "step" in record
         last = self._others[-1]
         return name == training_loss_of(last) and record.get("step", -1.0) > last["step"]
-
-    def _with_names(self, lines: list[bytes]) -> list[bytes]:
-        """The lines, with the names of the header in the rows of a table."""
-        if not self._columns.is_open and not any(map(_MAY_BE_HEADER.match, lines)):
-            return lines
-        rows = (self._columns.read(line[:_MAX_ROW_BYTES].decode("utf-8", "replace")) for line in lines)
-        return [line if row is None else row.encode() for line, row in zip(lines, rows, strict=True)]

@@ -62,6 +62,38 @@ def test_of_two_streams_with_a_loss_the_first_is_followed_as_it_grows() -> None:
     assert (first, losses(source)) == ([(1, 1.0)], [(2, 0.5)])
 
 
+def test_lines_that_name_their_rank_make_one_curve_for_each_rank() -> None:
+    io = io_at()
+    source = source_of(io, own_run())
+
+    def read() -> list[tuple[int, int, float | None, float | None]]:
+        (reading,) = source.poll()
+        assert isinstance(reading.payload, MetricsChunk)
+        return [(step.rank, step.step, step.loss, step.data_time_s) for step in reading.payload.steps]
+
+    io.write(
+        "/runs/x/stdout.log",
+        b"[rank2] step 10 loss 0.3 data_time 0.500 step_time 0.506\n"
+        b"step 10 loss 0.1 data_time 0.030 step_time 0.506\n"
+        b"2026-11-26 10:00:00,123 INFO (Rank 1/3) step 10 loss 0.2 data_time 0.031 step_time 0.506\n"
+        b"Rank 1, step: 20, loss: 0.1\n",
+    )
+    assert read() == [(0, 10, 0.1, 0.03), (1, 10, 0.2, 0.031), (1, 20, 0.1, None), (2, 10, 0.3, 0.5)]
+    io.append("/runs/x/stdout.log", b"[rank2] step 20 loss 0.2\nLoRA rank 8, step 30, loss 0.05\n")
+    assert read() == [(0, 30, 0.05, None), (2, 20, 0.2, None)]
+
+
+def test_the_evaluation_that_each_rank_prints_counts_once() -> None:
+    io = io_at()
+    source = source_of(io, own_run())
+    lines = (f"[rank{rank}] epoch 1 train loss 0.5 val loss 0.7\n".encode() for rank in (1, 0))
+    io.write("/runs/x/stdout.log", b"".join(lines))
+    (reading,) = source.poll()
+    assert isinstance(reading.payload, MetricsChunk)
+    evaluated = [event for event in reading.payload.events if event.event == "eval"]
+    assert [(event.rank, dict(event.fields)) for event in evaluated] == [(0, {"loss": 0.7})]
+
+
 def test_a_part_of_the_loss_is_forgotten_once_the_whole_loss_is_printed() -> None:
     io = io_at()
     source = source_of(io, own_run())
