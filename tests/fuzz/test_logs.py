@@ -74,6 +74,31 @@ def test_any_line_is_taken_apart(line: str) -> None:
     without_verdict(data)
 
 
+_WORDS_OF_A_STEP = (
+    *("[rank3]", "Rank 1,", "Epoch: 1/1,", "epoch 2", "Epoch: [0][ 10/5005]", "step 3", "it 6/50"),
+    *("step 1000/4500 completed", "(loss: 1.5):", "loss nan", "val_loss=0.7", "Generator loss: 1", "train"),
+    *(
+        "eval:",
+        "22%|██▏  | 1001/4500 [9:19<23:46, 24s/it]",
+        "| 0/4 [00:00<00:01]",
+        "50/50 [====]",
+        "2.5 it/s",
+    ),
+)
+"""Words with which trainings print a step. Their combinations are what parsers disagree about."""
+
+
+@fuzzed(
+    st.lists(st.lists(st.sampled_from(_WORDS_OF_A_STEP), max_size=6).map(" ".join), max_size=6),
+    num_examples=100,
+)
+def test_a_step_printed_with_any_words_is_read(lines: list[str]) -> None:
+    world = FakeIo()
+    world.write("/w/out.log", "\n".join([*lines, ""]).encode())
+    steps, _ = PrintedMetrics(world, lambda: (Path("/w/out.log"),), lambda path: 0).read()
+    assert all(step.step >= 0 for step in steps)
+
+
 @fuzzed(damaged_bytes(*LOGS), st.integers(-5, 4000), words("Error", "loss"))
 def test_any_part_of_a_damaged_log_is_shown_and_its_numbers_are_read(
     data: bytes, line: int, text: str

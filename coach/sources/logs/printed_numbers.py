@@ -334,8 +334,9 @@ class LineNumbers:
                 self._evaluated[name] = value
         for name in repeated:
             del record[name]
-        place = record.get("epoch"), record["position"]
-        if place == self._last_position or not record["position"]:
+        number = record.get("position", record.get("step", 0.0))  # a bar may tell the step beside its place
+        place = record.get("epoch"), number
+        if place == self._last_position or not number:
             for name in [name for name in record if not _is_evaluation(name)]:
                 if quantity_of(name) is not None:
                     del record[name]

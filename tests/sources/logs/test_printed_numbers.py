@@ -133,6 +133,14 @@ def test_a_redrawn_progress_bar_counts_each_of_its_steps_once(description: str) 
     assert [loss for _, _, loss in found] == [1, 2, 3, 4, 1, 2, 3, 4]
 
 
+def test_a_progress_bar_that_tells_another_step_than_its_place_is_read_by_that_step() -> None:
+    lines = [
+        f"Training Epoch: 1/1, step {step}/4500 completed (loss: 1.5):  22%|██▏  | {step + 1}/4500 [9:19<23:46, 24s/it]"
+        for step in (1000, 1000, 1100)
+    ]
+    assert places(*lines) == [("step", 1000, 1.5), ("step", 1100, 1.5)]
+
+
 def test_an_evaluation_in_a_progress_bar_counts_once() -> None:
     bar = "Epoch {}: 50%|#####     | {}/4 [00:01<00:01, 5.0it/s, loss=1.0, val_loss={}]"
     lines = [bar.format(epoch, step, val) for epoch, val in ((1, 0.9), (2, 0.7)) for step in (1, 2, 3, 4, 4)]
