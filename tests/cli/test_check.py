@@ -263,6 +263,23 @@ def test_two_runs_are_compared_as_text_and_as_json(coach) -> None:  # type: igno
     assert [row["quantity"] for row in value["rows"]][-1] == "loss"
 
 
+def test_the_numbers_that_a_log_prints_are_judged(
+    coach,  # type: ignore[no-untyped-def]
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(
+        "".join(
+            f"[rank{rank}] step {step} loss 0.1 data_time {0.5 if rank == 2 else 0.03} step_time 0.51\n"
+            for step in range(0, 400, 10)
+            for rank in (2, 0, 3, 1)
+        )
+    )
+    told = coach("check", log).stdout
+    assert "All ranks wait for rank 2: 92% of each step, because its data come later" in told
+    assert "metrics: " not in told
+
+
 def test_a_log_cannot_be_compared(coach) -> None:  # type: ignore[no-untyped-def]
     done = coach("compare", RECORDINGS / "nan", RECORDINGS / "typed/cuda-oom.log", "--backend", "local")
     assert done.returncode == 2

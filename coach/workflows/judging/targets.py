@@ -252,7 +252,10 @@ def target_sources(
     if target.kind is TargetKind.LOG:
         named = target.logs or (() if is_metrics(path) else (path,))
         numbers = target.metrics or ((path,) if is_metrics(path) else ())
-        return _foreign_sources(name, lambda: named, lambda: numbers, io, signatures)
+        return {
+            **_foreign_sources(name, lambda: named, lambda: numbers, io, signatures),
+            f"metrics:{name}": lambda: foreign_metrics(io, name, lambda: numbers, lambda: named),
+        }
     files_of_run = RunSources(io, name, path, output_paths, lambda: list_runs(io, path.parent, index), look)
     return files_of_run.by_key(signatures, target.logs, target.metrics)
 

@@ -135,7 +135,7 @@ def test_a_redrawn_progress_bar_counts_each_of_its_steps_once(description: str) 
 
 def test_a_progress_bar_that_tells_another_step_than_its_place_is_read_by_that_step() -> None:
     lines = [
-        f"Training Epoch: 1/1, step {step}/4500 completed (loss: 1.5):  22%|██▏  | {step + 1}/4500 [9:19<23:46, 24s/it]"
+        f"Epoch: 1/1, step {step}/4500 completed (loss: 1.5):  22%|██▏  | {step + 1}/4500 [9:19<2:46, 2s/it]"
         for step in (1000, 1000, 1100)
     ]
     assert places(*lines) == [("step", 1000, 1.5), ("step", 1100, 1.5)]
