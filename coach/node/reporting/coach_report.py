@@ -77,8 +77,17 @@ class _Report:
             lines = [json.dumps({key: _number(value) for key, value in each.items()}) for each in records]
             self._file.write("".join(f"{line}\n" for line in lines).encode())
         except Exception as error:
-            sys.stderr.write(f"coach_report: {error}: the numbers of rank {self.rank} are not recorded\n")
+            self._stop(error)
+
+    def end(self, error: Exception) -> None:
+        """Write the collected records, and report that the next ones are not recorded."""
+        self.write()
+        self._stop(error)
+
+    def _stop(self, error: Exception) -> None:
+        if self._run_dir:
             self._run_dir = ""
+            sys.stderr.write(f"coach_report: {error}: the numbers of rank {self.rank} are not recorded\n")
 
     def _take(self, record: Dict[str, Any]) -> None:
         self._records.append(record)
@@ -105,13 +114,19 @@ def step(
     element. `samples` is the number of samples of this rank in this step. `step` counts from 0 if left out.
     """
     if _REPORT.is_on():
-        _REPORT.step(step, samples, {"loss": loss, **values})
+        try:
+            _REPORT.step(step, samples, {"loss": loss, **values})
+        except Exception as error:
+            _REPORT.end(error)
 
 
 def evaluation(*, step: Optional[int] = None, **values: Any) -> None:
     """Call it after an evaluation: `coach_report.evaluation(loss=0.3, accuracy=0.91)`."""
     if _REPORT.is_on():
-        _REPORT.evaluation(step, values)
+        try:
+            _REPORT.evaluation(step, values)
+        except Exception as error:
+            _REPORT.end(error)
 
 
 def _held(values: Dict[str, Any]) -> Dict[str, Any]:
