@@ -51,8 +51,8 @@ def own_frames(worker: WorkerStack) -> tuple[Frame, ...]:
 
 
 def merge_workers(ranks: Sequence[RankStack], label: str) -> list[Workers]:
-    """Merge the workers of these ranks that have equal stacks. The likely causes come first. `label` names the
-    ranks."""
+    """Merge the workers of these ranks that have equal stacks. The likely causes come first. `label` names
+    the ranks."""
     by_key: dict[object, list[WorkerStack]] = {}
     for rank in ranks:
         for worker in rank.workers:
