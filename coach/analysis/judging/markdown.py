@@ -1,4 +1,4 @@
-"""The findings of one job as Markdown, for a mail, an issue or a chat. Pure."""
+"""Write the findings of one job as Markdown, for a mail, an issue or a chat. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from coach.analysis.spelling.printable import printable
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.judging.finding import Diagnosis, Evidence, Finding
 
-_FENCE = "    "
-"""Four spaces make a code block, whatever the text contains."""
+_INDENT = "    "
+"""Four spaces make a code block. A text cannot end it, unlike a fence of backticks."""
 
 
 def diagnosis_markdown(diagnosis: Diagnosis, name: str) -> str:
-    """How the job ended, and each finding with its proof and fixes. `name` is the job's name for readers."""
+    """How the job ended, then each finding with its evidence and fixes. `name` is the job's name in the
+    heading."""
     return "\n".join(_lines(diagnosis, name)) + "\n"
 
 
@@ -37,16 +38,16 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield f"### {finding.severity.word}: {finding.rule} {finding.name}{follows}"
     yield from ("", printable(finding.summary), "")
     for item in finding.evidence:
-        yield _FENCE + _proof(item)
+        yield _INDENT + _evidence(item)
     for fix in finding.fixes:
         yield from ("", f"Fix: {printable(fix.title)}")
         if fix.command:
-            yield from ("", _FENCE + printable(fix.command))
+            yield from ("", _INDENT + printable(fix.command))
         for key, value in fix.changes.items():
-            yield from ("", f"{_FENCE}{printable(key)} = {printable(str(value))}")
+            yield from ("", f"{_INDENT}{printable(key)} = {printable(str(value))}")
 
 
-def _proof(item: Evidence) -> str:
+def _evidence(item: Evidence) -> str:
     text = printable(item.text)
     if item.file is None:
         return text
