@@ -206,26 +206,29 @@ def _environment(
 def _git_state(io: Io, recipe: Recipe) -> dict[str, Any] | None:
     """Git state of the training code: of the user's repository if the code is the user's, else of coach's."""
     if recipe.own is not None:
-        return read_git_state(io, Path(recipe.own.directory), ["."])
+        return read_git_state(io, Path(recipe.own.directory))
     if recipe.own_trainers:
-        return read_git_state(io, recipe.own_trainers, ["."])
+        return read_git_state(io, recipe.own_trainers)
+    if not (data_dir() / ".git").exists():  # the installed coach is no checkout
+        return None
     return read_git_state(io, data_dir(), ["trainers", "coach/node"])
 
 
-def read_git_state(io: Io, repository: Path, paths: Sequence[str]) -> dict[str, Any] | None:
-    """The checked-out commit, and whether files below `paths` differ from it. None if `repository` is not the
-    top of a git checkout."""
-    if not (repository / ".git").exists():
+def read_git_state(io: Io, folder: Path, paths: Sequence[str] = (":/",)) -> dict[str, Any] | None:
+    """The checked-out commit, and whether files below `paths` differ from it: by default, all files of the
+    repository. None if `folder` is in no repository, or if its commit does not contain the folder."""
+    git = ("git", "--no-optional-locks", "-C", str(folder))
+    head = io.run(Query("git-head", (*git, "rev-parse", "HEAD", "HEAD:./")), _GIT_TIMEOUT_S)
+    if head.returncode != 0:
         return None
-    git = ("git", "--no-optional-locks", "-C", str(repository))
-    head = io.run(Query("git-head", (*git, "rev-parse", "HEAD")), _GIT_TIMEOUT_S)
     status = io.run(
         Query("git-status", (*git, "status", "--porcelain", "--untracked-files=no", "--", *paths)),
         _GIT_TIMEOUT_S,
     )
-    if head.returncode != 0 or status.returncode != 0:
+    if status.returncode != 0:
         return None
-    return {"commit": head.stdout.decode("ascii", "replace").strip(), "is_dirty": bool(status.stdout.strip())}
+    commit = head.stdout.decode("ascii", "replace").split()[0]
+    return {"commit": commit, "is_dirty": bool(status.stdout.strip())}
 
 
 # Free space where a launch writes. All coach processes of a user share one answer about the quota, and ask
