@@ -92,7 +92,7 @@ def measure(args: argparse.Namespace, device: torch.device, metrics: MetricsLog)
     cores = sorted(os.sched_getaffinity(0))
     told = {name: os.environ.get(name) for name in VARIABLES}
     # Ranks that share cores share them equally: one thread for each core of this rank's part.
-    sharing = sum(1 for other in gather((os.uname().nodename, cores)) if other[1] == cores)
+    sharing = ranks_sharing(cores)
     threads = max(1, len(cores) // sharing)
     metrics.event("start", 0, rank=metrics.rank, world_size=metrics.world_size, **describe_process(device))
     seen = {"cores": cores, "numa_nodes": numa_nodes_of(cores), "told": told, "num_sharing": sharing}
@@ -129,6 +129,12 @@ def measure(args: argparse.Namespace, device: torch.device, metrics: MetricsLog)
         f"this node has {os.cpu_count()} cores; a rank that sees fewer was bound, by Slurm or torchrun"
     )
     finish(metrics, args.max_steps, "max_steps")
+
+
+def ranks_sharing(cores: list[int]) -> int:
+    """The number of ranks on this node, with this one, that may use exactly these cores."""
+    place = (os.uname().nodename, cores)
+    return gather(place).count(place)
 
 
 def seconds_of(work: Any, num_rounds: int) -> float:
