@@ -352,10 +352,10 @@ JOB_STATES: dict[str, tuple[str, str]] = {
         "wait; if it lasts, a process cannot be killed: tell the administrators",
     ),
     "SUSPENDED": (
-        "it is stopped, and keeps its nodes",
+        "it is suspended; other jobs may use its CPUs meanwhile",
         "it continues when Slurm or an administrator resumes it",
     ),
-    "STOPPED": ("it was sent SIGSTOP, and keeps its CPUs", "scontrol resume continues it"),
+    "STOPPED": ("it was stopped by SIGSTOP, and keeps its CPUs", "scancel --signal=CONT continues it"),
     "SIGNALING": ("it is being sent a signal", "nothing to do"),
     "STAGE_OUT": ("it has ended, and Slurm is copying its files out of the burst buffer", "wait"),
     "RESIZING": ("it is changing its number of nodes", "wait"),
