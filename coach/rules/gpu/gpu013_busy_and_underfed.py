@@ -63,7 +63,11 @@ class BusyAndUnderfed(Rule):
         if not low:
             return
         worst, value, is_measured = min(low, key=lambda item: (not item[2], item[1]))
-        what = f"{value:.0f} % of its multiprocessors" if is_measured else f"{value:.0%} of its power"
+        work = (
+            f"uses {value:.0f} % of its multiprocessors"
+            if is_measured
+            else f"draws {100 * value:.0f} % of its power limit"
+        )
         more = f" (and {len(low) - 1} more)" if len(low) > 1 else ""
         evidence = [Evidence("utilization, mean", value=round(worst.mean_pct, 1), unit="%")]
         if is_measured:
@@ -76,8 +80,7 @@ class BusyAndUnderfed(Rule):
         has_room = (worst.memory_share or 0.0) < 0.5
         yield Hit(
             summary=(
-                f"GPU {worst.gpu} on {worst.node}{more} is busy {worst.mean_pct:.0f} % of the time and uses "
-                f"{what}"
+                f"GPU {worst.gpu} on {worst.node}{more} is busy {worst.mean_pct:.0f} % of the time and {work}"
             ),
             evidence=tuple(evidence),
             confidence=0.85 if is_measured else 0.6,
