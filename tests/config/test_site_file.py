@@ -57,7 +57,7 @@ EXPECTED = [
     (24, "switches.local_backend = 'no': expected true or false", None),
     (26, "poll.min_jobs_interval_s = 0.5: at least 2 s, to spare the controller", None),
     (28, "locked: unknown key launch.partion", "did you mean launch.partition?"),
-    (29, "locked.launch.qos = True: expected a string", None),
+    (29, "locked.launch.qos = true: expected a string", None),
 ]
 
 
