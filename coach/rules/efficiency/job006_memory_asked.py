@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.advice.launched_with import int_resource
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import parse_mib, size_text
 from coach.rules.from_numbers.job_means import CONFIDENCE, PEAK, node_means, peaks_of_memory
@@ -23,9 +24,10 @@ class MemoryAsked(Rule):
     Why it matters
         Unused memory keeps other jobs off the node, and a smaller request starts sooner.
     When it stays silent
-        If the run did not complete, on small requests, and on short runs. If the run was launched without
-        `--mem`: the site's default is not the user's choice. coach cannot see that for a job that it did not
-        launch, so there the finding may concern a default.
+        If the run did not complete, on small requests, and on short runs. If a node was not sampled, or only
+        for a short time: its peak is not known. If the run was launched without `--mem`: the site's default
+        is not the user's choice. coach cannot see that for a job that it did not launch, so there the finding
+        may concern a default.
     What to do
         Request 1.3 times the peak the next time, and not less: sampling misses short bursts.
     Sources
@@ -65,16 +67,20 @@ class MemoryAsked(Rule):
         asked = parse_mib(asked_text, "M") if isinstance(asked_text, str) else None
         if not asked:
             return
-        samples = [
-            sample
-            for node in history.nodes
-            for sample in history.host(node)
-            if sample.memory_used_mib is not None
-        ]
-        if not samples or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
+        sampled = self._sampled_peaks(history)
+        if len(sampled) < (int_resource(snapshot.run, "num_nodes") or 1):
             return
-        peak = max(sample.memory_used_mib or 0.0 for sample in samples)
-        yield from self._judged(peak, asked, "on a node, sampled", "memory requested per node", 0.8)
+        yield from self._judged(max(sampled), asked, "on a node, sampled", "memory requested per node", 0.8)
+
+    def _sampled_peaks(self, history: History) -> list[float]:
+        """The peak of each node in MiB; empty if a node was sampled for too short a time."""
+        peaks = []
+        for node in history.nodes:
+            samples = [each for each in history.host(node) if each.memory_used_mib is not None]
+            if not samples or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
+                return []
+            peaks.append(max(each.memory_used_mib or 0.0 for each in samples))
+        return peaks
 
     def _judged(
         self, peak: float, asked: float, how: str, what_asked: str, confidence: float
