@@ -21,8 +21,8 @@ from coach.recorder.recording_io import normalize
 from coach.sources.io import CommandResult, Query
 
 _FIRST_LOOK_S = 1.0
-"""Seconds. Files and directories that the recorder read within this time are present from the start, so that the
-first screen is not empty."""
+"""Seconds. Files and directories that the recorder read within this time are present from the start.
+Otherwise the first screen would be empty."""
 _START_S = 5.0
 """Seconds. A query that comes before its first recorded answer gets that answer, if the recorded command
 started no later than this after the query."""

@@ -61,7 +61,7 @@ for way in ("fresh", "sync", "async"):
         getattr(server, f"serve_{way}")()
         server.send_to_all(NO_MORE)
         ages[way] = server.ages
-        num_updates = 4 if way == "sync" else NUM_GRADIENTS  # three updates of three gradients each, and one of one
+        num_updates = 4 if way == "sync" else NUM_GRADIENTS  # three updates of three, one of one
         assert server.version == num_updates, (way, server.version)
         if way != "async":
             assert torch.equal(server.parameters, start * 0.5**num_updates), (way, server.parameters)

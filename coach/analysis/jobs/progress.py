@@ -14,8 +14,8 @@ from coach.model.training.metrics import Counter, MetricEvent
 
 _MIN_STEPS = 20
 _MIN_TIME_S = 30.0
-"""Fewest steps, and shortest time, from which a pace is computed. The first steps are slow: they compile, warm
-up and fill caches."""
+"""A pace is computed from at least this many steps and this time. The first steps are slow: they compile,
+warm up and fill caches."""
 _BAR = re.compile(
     r"(?<![\w/.])(?P<done>\d{1,9})/(?P<total>\d{1,9}) \[(?P<used>[\d:]{4,11})<(?P<left>[\d:]{4,11}),"
 )

@@ -72,8 +72,8 @@ class NoCheckpoint(Rule):
             return
         yield Hit(
             summary=(
-                f"No checkpoint is saved yet: the training needs {needed / 60:.0f} min more, and the time limit "
-                f"leaves {left / 60:.0f} min"
+                f"No checkpoint is saved yet: the training needs {needed / 60:.0f} min more, and the time "
+                f"limit leaves {left / 60:.0f} min"
             ),
             evidence=(
                 Evidence("steps done", value=steps[-1].step, unit=f"of {goal}"),
