@@ -13,7 +13,7 @@ _NODES = "scontrol show nodes"
 _RUN = "run.json of the run's directory"
 _METRICS = "metrics/rank-*.jsonl of the run's directory"
 _JUDGED = "coach's rules, on the logs, metrics and telemetry that were read"
-_ENDED = "sacct, else the run's directory, else the queue when it was last seen there"
+_ENDED = "sacct, else the run's directory, else coach's last view of the job in the queue"
 _SAMPLER = "the sampler beside the training, by"
 
 TABLES: dict[str, str] = {
