@@ -99,6 +99,16 @@ def test_memory_is_judged_only_if_every_node_was_measured_for_long(
     assert ("JOB006" in told(diagnosis)) is is_told
 
 
+@pytest.mark.parametrize(("ended_s", "is_told"), [(1410.0, True), (9000.0, False)])
+def test_memory_is_not_judged_if_the_sampler_stopped_long_before_the_run_ended(
+    ended_s: float, is_told: bool
+) -> None:
+    launched = run(resources={"mem": "128G"}, state="COMPLETED", ended_time_s=ended_s)
+    snapshot = TargetSnapshot("run", ended_s, run=launched)
+    diagnosis = Engine(build()).diagnose(snapshot, history((), hosts(400, memory_used_mib=9000.0)))
+    assert ("JOB006" in told(diagnosis)) is is_told
+
+
 @pytest.mark.parametrize(
     ("state", "used_s", "limit_s", "is_told"),
     [

@@ -24,10 +24,10 @@ class MemoryAsked(Rule):
     Why it matters
         Unused memory keeps other jobs off the node, and a smaller request starts sooner.
     When it stays silent
-        If the run did not complete, on small requests, and on short runs. If a node was not sampled, or only
-        for a short time: its peak is not known. If the run was launched without `--mem`: the site's default
-        is not the user's choice. coach cannot see that for a job that it did not launch, so there the finding
-        may concern a default.
+        If the run did not complete, on small requests, and on short runs. If a node was sampled for a short
+        time, not up to the run's end, or not at all: its peak is not known. If the run was launched without
+        `--mem`: the site's default is not the user's choice. coach cannot see that for a job that it did not
+        launch, so there the finding may concern a default.
     What to do
         Request 1.3 times the peak the next time, and not less: sampling misses short bursts.
     Sources
@@ -67,17 +67,20 @@ class MemoryAsked(Rule):
         asked = parse_mib(asked_text, "M") if isinstance(asked_text, str) else None
         if not asked:
             return
-        sampled = self._sampled_peaks(history)
+        sampled = self._sampled_peaks(history, snapshot.run.ended_time_s)
         if len(sampled) < (int_resource(snapshot.run, "num_nodes") or 1):
             return
         yield from self._judged(max(sampled), asked, "on a node, sampled", "memory requested per node", 0.8)
 
-    def _sampled_peaks(self, history: History) -> list[float]:
-        """The peak of each node in MiB; empty if a node was sampled for too short a time."""
-        peaks = []
+    def _sampled_peaks(self, history: History, ended_s: float | None) -> list[float]:
+        """The peak of each node in MiB. Empty if a node was sampled for too short a time, or if its samples
+        stop long before the run's end."""
+        peaks, min_s = [], self.values["min_s"]
         for node in history.nodes:
             samples = [each for each in history.host(node) if each.memory_used_mib is not None]
-            if not samples or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
+            if not samples or samples[-1].time_s - samples[0].time_s < min_s:
+                return []
+            if ended_s is not None and ended_s - samples[-1].time_s > min_s:
                 return []
             peaks.append(max(each.memory_used_mib or 0.0 for each in samples))
         return peaks
