@@ -1,12 +1,12 @@
-"""Fixtures for every test: a real Slurm, coach as an ordinary user runs it, a real terminal.
+"""Fixtures for all tests: a real Slurm, coach as an ordinary user runs it, and a real terminal.
 
 | fixture | is |
 |---|---|
-| `slurm` | the booted cluster (`SlurmCluster`), idle and whole again after every test; `slurm_cluster` is the same one for fixtures of wider scope |
+| `slurm` | the booted cluster (`SlurmCluster`), repaired after every test; fixtures of wider scope take `slurm_cluster` |
 | `site_slurm` | another booted cluster, with a site's habits (`tests/cluster/site_slurm.py`); its nodes do not see the home of its user |
-| `user_coach` | `coach(*args)` as an ordinary user of that cluster with a new home, torch in the same environment |
-| `bare_coach` | the same user with coach in an environment without torch; `train_python` is the one that has it |
-| `local_coach` | the ordinary user on a machine without Slurm: `coach` and torch, no client, no configuration |
+| `user_coach` | `coach(*args)` as an ordinary user of that cluster with a new home; its environment has torch |
+| `bare_coach` | the same with coach in an environment without torch; `train_python` is an interpreter with torch |
+| `local_coach` | the same on a machine without Slurm: no client and no `slurm.conf`; its environment has torch |
 | `open_terminal` | opens a `Terminal`, closed at the end of the test |
 """
 
@@ -50,8 +50,8 @@ _SLURM_CLIENTS = re.compile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say that root is meant, and keep the suite's own process free of torch (DeepSpeed registers a seeder
-    that would import it)."""
+    """Allow coach to run as root, and keep torch out of the suite's own process: DeepSpeed registers a seeder
+    with pytest-randomly that would import torch."""
     let_children_hear()
     keep_bytecode()
     os.environ["COACH_AS_ROOT"] = "1"
@@ -66,8 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def keep_bytecode() -> None:
     """Let this process and the programs that it starts keep compiled modules.
 
-    Images of containers set PYTHONDONTWRITEBYTECODE. Hundreds of programs would compile all of coach, each
-    again.
+    Container images set PYTHONDONTWRITEBYTECODE. With it, each of hundreds of programs would compile all of
+    coach again.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
@@ -80,14 +80,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test gets the marker of each fixture with a requirement that it uses.
+    """Mark each test with the requirements of its fixtures, put slow tests into groups, and allow them a
+    second try.
 
-    Tests that wait for a cluster, a terminal or trainings stay together, each kind in one process: they share
-    its booted programs, and no kind waits for another. Terminals without a cluster are a kind of their own,
-    and so are the long stories at a terminal (`stories`) and trainings on a cluster (`cluster-trainings`):
-    pytest-xdist starts the six largest groups first, one in each process. Such a test that fails is tried
-    once more, because what it drives shares the machine with others; the last lines name those that needed
-    it.
+    Tests with a cluster, a terminal or trainings are slow. Each kind is one group of pytest-xdist and runs in
+    one process, so its tests share the booted programs, and no kind waits for another. Tests with a terminal
+    and no cluster are a group of their own (`screens`). Long stories at a terminal (`stories`) and trainings
+    on a cluster (`cluster-trainings`) name their groups themselves. pytest-xdist starts the six largest
+    groups first, one in each process.
+
+    A slow test that fails is tried once more, because its programs share the machine with other tests. The
+    last lines of the output name the tests that were tried twice.
     """
     for item in items:
         for requirement in REQUIREMENTS:
@@ -97,16 +100,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if kinds:
             item.add_marker(pytest.mark.flaky(reruns=1))
             group = "screens" if kinds[0] == "terminal" and "cluster" not in kinds else kinds[0]
-            if item.get_closest_marker("xdist_group") is None:  # a second one would be a third group: both
+            # Two markers would make a third group: pytest-xdist joins their names.
+            if item.get_closest_marker("xdist_group") is None:
                 item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Leave what the collection made out of every later garbage collection, which saves 7 % of the processor
-    time, and check the groups.
+    """Exclude the collected objects from later garbage collections, which saves 7 % of the processor time.
+    Then check that no test lost its group.
 
-    Groups that are lost in silence make every process boot a cluster of its own and train at once with the
-    others.
+    Without groups, every process would boot a cluster of its own, and all would train at once.
     """
     gc.collect()
     gc.freeze()
@@ -122,7 +125,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests that cannot run here, with the reason; fail instead if they are required."""
+    """Skip a test that cannot run here, with the reason. If the suite must run it (`…=require`), fail it
+    instead."""
     for requirement in REQUIREMENTS:
         if item.get_closest_marker(requirement.marker) is not None and (reason := requirement.why_not()):
             if requirement.is_required:
@@ -132,7 +136,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
-    """Print last the tests that were skipped, with the reasons, and the tests that were tried twice."""
+    """End the output with the tests that were tried twice, and the number of skipped tests for each
+    reason."""
     yield
     twice = {report.nodeid for report in terminalreporter.stats.get("rerun", [])}
     for nodeid in sorted(twice):
@@ -158,8 +163,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
 
 @pytest.fixture(autouse=True)
 def signal_handlers() -> Iterator[None]:
-    """A command that is run in this process may set or block signals: SIGPIPE would end a later test, and its
-    programs would not hear SIGUSR1."""
+    """Restore the signal handlers and the signal mask after each test.
+
+    A command under test that runs in this process may change both. Then SIGPIPE would end a later test, or
+    the programs of that test would not receive SIGUSR1.
+    """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     numbers = (signal.SIGPIPE, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
     before = {number: signal.getsignal(number) for number in numbers}
@@ -180,7 +188,7 @@ def open_directory() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def slurm_cluster() -> Iterator[SlurmCluster]:
-    """The cluster of the session. Tests take `slurm`, which puts it right again after each of them."""
+    """The cluster of the session. Tests take `slurm`, which repairs the cluster after each test."""
     with booted("coach-slurm", SlurmCluster) as cluster:
         yield cluster
 
@@ -195,7 +203,7 @@ def slurm(slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="session")
 def site_slurm_cluster() -> Iterator[SlurmCluster]:
-    """The site of the session. Tests take `site_slurm`."""
+    """The cluster with a site's habits. Tests take `site_slurm`, which repairs it after each test."""
     with booted("coach-site", site_cluster) as cluster:
         open_reservation(cluster)
         yield cluster
@@ -203,16 +211,16 @@ def site_slurm_cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def site_slurm(site_slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
-    """A real Slurm that refuses in a site's own words. It has two nodes, one of them reserved; neither sees
-    the user's home."""
+    """A real Slurm whose submit plugin refuses jobs in a site's words. It has two nodes. One is reserved, and
+    neither sees the user's home."""
     yield site_slurm_cluster
     site_slurm_cluster.restore()
 
 
 @pytest.fixture
 def user(open_directory: Path) -> Iterator[User]:
-    """An ordinary user with a new home, so no test sees another's runs, cache or configuration. Processes
-    left running are ended."""
+    """An ordinary user with a new home, so a test sees no runs, cache or configuration of another test. The
+    user's remaining processes are killed at the end."""
     user = make_user(open_directory / f"home-{secrets.token_hex(4)}")
     yield user
     for process in with_environment(f"HOME={user.home}"):
@@ -243,14 +251,14 @@ def bare_python(coach_wheel: Path) -> Path:
 
 @pytest.fixture
 def user_coach(slurm: SlurmCluster, user: User, train_python: Path) -> InstalledCoach:
-    """coach as an ordinary user of the cluster; his training runs in the same environment."""
+    """coach as an ordinary user of the cluster. Trainings run in coach's own environment."""
     return InstalledCoach(train_python, user, {**slurm.env, **ON_CPUS})
 
 
 @pytest.fixture
 def bare_coach(slurm: SlurmCluster, user: User, bare_python: Path) -> InstalledCoach:
-    """coach as an ordinary user of the cluster, in an environment without torch (train with `--python`,
-    `train_python`)."""
+    """coach as an ordinary user of the cluster, in an environment without torch. To train, a test passes
+    `train_python` to `--python`."""
     return InstalledCoach(bare_python, user, {**slurm.env, **ON_CPUS})
 
 

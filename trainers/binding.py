@@ -1,9 +1,9 @@
-"""Show the cores that each rank may use, and the speed of a product and a loader on all of them and on one.
+"""Show the cores of each rank. Time a matrix product and a data loader, on all of these cores and on one.
 
     torchrun --standalone --nproc-per-node=2 trainers/binding.py
 
-Trains nothing. Slurm decides by --cpus-per-task and --cpu-bind which cores a process sees, torchrun by
---numa-binding; threads and data workers inherit them.
+Trains nothing. Slurm chooses the cores of a process by --cpus-per-task and --cpu-bind, torchrun chooses among
+them by --numa-binding. Threads and data workers inherit them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from common.distributed import (
 from common.metrics import MetricsLog
 from torch.utils.data import DataLoader, Dataset
 
-TOLD_BY = ("SLURM_CPUS_PER_TASK", "SLURM_CPU_BIND", "OMP_NUM_THREADS")
+VARIABLES = ("SLURM_CPUS_PER_TASK", "SLURM_CPU_BIND", "OMP_NUM_THREADS")
 BATCH_SIZE = 64
 
 
@@ -43,10 +43,10 @@ def parse_arguments() -> argparse.Namespace:
         min=1,
         usual=(3, 100),
         unit="rounds",
-        help="Timed rounds of each measurement, after one that is not timed",
+        help="Timed rounds of each measurement, after one warm-up round",
     )
     parser.add_shared("num_workers", "seed")
-    parser.change("seed", help="Seed of the numbers that are multiplied")
+    parser.change("seed", help="Seed of the matrices")
     parser.add_argument(
         "--matrix",
         type=int,
@@ -54,13 +54,13 @@ def parse_arguments() -> argparse.Namespace:
         min=64,
         usual=(256, 4096),
         unit="rows",
-        help="Size of the square matrices that are multiplied",
+        help="Rows and columns of the matrices",
     )
     parser.add_places()
     parser.change("run_dir", help="the directory of the results")
     parser.change("data_dir", help="not used: nothing is trained")
     parser.change("cache_dir", help="not used")
-    parser.change("gpus_per_node", help="GPUs allotted; they are not used: this is about cores")
+    parser.change("gpus_per_node", help="GPUs of each node; not used: this measures CPU cores")
     parser.change("resume_from", help="not used: a measurement always starts from the beginning")
     return parser.parse_args()
 
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 class Images(Dataset):
-    """Images that cost their loader some arithmetic, as cropping and normalising do."""
+    """Images that cost a data worker some arithmetic, as cropping and normalising do."""
 
     def __len__(self) -> int:
         return 8 * BATCH_SIZE
@@ -90,9 +90,9 @@ class Images(Dataset):
 def measure(args: argparse.Namespace, device: torch.device, metrics: MetricsLog) -> None:
     torch.manual_seed(args.seed)
     cores = sorted(os.sched_getaffinity(0))
-    told = {name: os.environ.get(name) for name in TOLD_BY}
-    # One thread for each core of this rank's share.
-    sharing = sum(1 for other in gather((os.uname().nodename, cores)) if other[1] == cores)
+    told = {name: os.environ.get(name) for name in VARIABLES}
+    # Ranks that share cores share them equally: one thread for each core of this rank's part.
+    sharing = ranks_sharing(cores)
     threads = max(1, len(cores) // sharing)
     metrics.event("start", 0, rank=metrics.rank, world_size=metrics.world_size, **describe_process(device))
     seen = {"cores": cores, "numa_nodes": numa_nodes_of(cores), "told": told, "num_sharing": sharing}
@@ -100,11 +100,11 @@ def measure(args: argparse.Namespace, device: torch.device, metrics: MetricsLog)
     matrix = torch.randn(args.matrix, args.matrix)
     flop = 2 * args.matrix**3
     rates: dict[str, float] = {}
-    one = cores[int(os.environ["LOCAL_RANK"]) % len(cores)]  # another one for each rank of the node
+    one = cores[int(os.environ["LOCAL_RANK"]) % len(cores)]  # each rank of the node takes another core
     for place, allowed, num_threads in (("all", cores, threads), ("one", [one], 1)):
-        os.sched_setaffinity(0, allowed)  # of this thread, and of the workers that it starts
+        os.sched_setaffinity(0, allowed)  # for this thread, and for the workers that it starts
         torch.set_num_threads(num_threads)
-        dist.barrier()  # all ranks at the same time, as in a training
+        dist.barrier()  # all ranks work at the same time, as in a training
         rates[f"gflop_per_s_{place}"] = flop / seconds_of(lambda: matrix @ matrix, args.max_steps) / 1e9
         loader = DataLoader(Images(), batch_size=BATCH_SIZE, num_workers=args.num_workers)
         dist.barrier()
@@ -131,8 +131,14 @@ def measure(args: argparse.Namespace, device: torch.device, metrics: MetricsLog)
     finish(metrics, args.max_steps, "max_steps")
 
 
+def ranks_sharing(cores: list[int]) -> int:
+    """The number of ranks on this node, with this one, that may use exactly these cores."""
+    place = (os.uname().nodename, cores)
+    return gather(place).count(place)
+
+
 def seconds_of(work: Any, num_rounds: int) -> float:
-    """The median of the rounds; one before them is not counted."""
+    """The median time of the rounds, after one warm-up round."""
     rounds = []
     for _ in range(1 + num_rounds):
         started = time.perf_counter()
@@ -142,7 +148,7 @@ def seconds_of(work: Any, num_rounds: int) -> float:
 
 
 def numa_nodes_of(cores: list[int]) -> list[int]:
-    """The memory nodes that these cores belong to; empty where the system does not tell."""
+    """The NUMA nodes of these cores; empty if the system does not list them."""
     found = []
     for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
         if any((folder / f"cpu{core}").exists() for core in cores):
@@ -151,7 +157,7 @@ def numa_nodes_of(cores: list[int]) -> list[int]:
 
 
 def as_ranges(numbers: list[int]) -> str:
-    """`0-3,8`."""
+    """The numbers as ranges: `0-3,8`."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""Train SimpleCNN on CIFAR-10 from a copy of the data on this node's own disk, and tell the time of the copy.
+"""Train SimpleCNN on CIFAR-10 from a copy of the data on this node's own disk, and time the copy.
 
     python trainers/staged.py --epochs 1 --stage_to /tmp
 
@@ -48,7 +48,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
-    # Everything that reads the data from here on reads the copy on this node.
+    # Copy the data to this node's disk. All later reads use the copy.
     shared = find_cifar10(args.data_dir) or generate_cifar10(Path(args.cache_dir or default_cache_dir()))
     staged = stage(shared / FOLDER, args.stage_to)
     training.metrics.event("staging", 0, **vars(staged))

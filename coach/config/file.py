@@ -238,7 +238,9 @@ class _Reader:
         if isinstance(value, dict):
             return True
         name = ".".join(path)
-        self._file.problems.append(UserError(f"{self._place(*path)}: {name} = {value!r}: expected a table"))
+        self._file.problems.append(
+            UserError(f"{self._place(*path)}: {name} = {toml_text.quoted(value)}: expected a table")
+        )
         return False
 
     def _refuse_site_only(self, *path: str) -> None:

@@ -20,6 +20,7 @@ from coach.config.settings import BACKENDS, NOTICE_WAYS, THEMES, LaunchDefaults
 from coach.model.errors import UserError
 from coach.model.launching.launch import GPU_REQUESTS, NOWHERE
 from coach.model.launching.site import Switch
+from coach.model.toml_text import quoted
 
 MIN_JOBS_INTERVAL_S = 2.0
 MIN_NODES_INTERVAL_S = 5.0
@@ -575,10 +576,10 @@ def checked(name: str, check: Check, value: Any, place: str) -> Any:
     try:
         return check(value)
     except WrongValueError as wrong:
-        raise UserError(f"{place}: {name} = {value!r}: {wrong.words}", wrong.hint) from None
+        raise UserError(f"{place}: {name} = {quoted(value)}: {wrong.words}", wrong.hint) from None
     except UserError as wrong:  # from a format's parser: ` 'VALUE': words`, and what would be right
         words = wrong.message.partition(": ")[2] or wrong.message
-        raise UserError(f"{place}: {name} = {value!r}: {words}", wrong.hint) from None
+        raise UserError(f"{place}: {name} = {quoted(value)}: {words}", wrong.hint) from None
 
 
 def unknown_key(name: str, place: str, is_site: bool) -> UserError:

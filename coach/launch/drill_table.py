@@ -17,6 +17,7 @@ from coach.launch.spelling import parse_time
 from coach.launch.table_reader import Keys, TableKey, TableReader
 from coach.model.launching.launch import Scalar
 from coach.model.teaching.drill import Drill, Need, Twin
+from coach.model.toml_text import quoted
 
 _CAUSE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
@@ -100,7 +101,7 @@ def _scalars(reader: TableReader, table: Mapping[str, Any], key: str) -> dict[st
     values: dict[str, Any] = reader.get(table, key, dict, DRILL_KEYS["set"].takes, {})
     for name, value in values.items():
         if not isinstance(value, Scalar):
-            raise reader.error(key, f"{key}.{name} = {value!r}: expected text, a number, true or false")
+            raise reader.error(key, f"{key}.{name} = {quoted(value)}: expected text, a number, true or false")
     return dict(values)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from coach.launch.spelling import check_printable
 from coach.model.errors import UserError
 from coach.model.launching.launch import Scalar
+from coach.model.toml_text import quoted
 
 TYPES = ("int", "float", "str", "bool")
 _WANTED = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
@@ -73,11 +74,11 @@ def convert(parameter: Parameter, value: Any, what: str) -> Scalar:
     """The value in the parameter's type, within its hard limits. Raises UserError that begins with `what`."""
     converted = _typed(parameter.type, value)
     if converted is None:
-        raise UserError(f"{what} = {_quoted(value)}: expected {_WANTED[parameter.type]}")
+        raise UserError(f"{what} = {_shortened(value)}: expected {_WANTED[parameter.type]}")
     if isinstance(converted, str):
         check_printable(converted, what)
     if not _is_within(parameter, converted):
-        raise UserError(f"{what} = {_quoted(value)}: must be {parameter.limits()}")
+        raise UserError(f"{what} = {_shortened(value)}: must be {parameter.limits()}")
     return converted
 
 
@@ -158,6 +159,6 @@ def _is_within(parameter: Parameter, value: Scalar) -> bool:
     )
 
 
-def _quoted(value: Any) -> str:
-    text = repr(value)
+def _shortened(value: Any) -> str:
+    text = quoted(value)
     return text if len(text) <= 80 else text[:77] + "…"

@@ -22,6 +22,7 @@ from coach.launch.spelling import parse_time
 from coach.launch.table_reader import Keys, TableKey, TableReader, parse_table
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnProgram
+from coach.model.toml_text import quoted
 
 FILES = ("coach.toml", "pyproject.toml")
 _REFERENCE = re.compile(r"(?P<path>(?:.*/)?(?:coach|pyproject)\.toml):(?P<name>[^:/]+)")
@@ -241,7 +242,7 @@ class _Reader(TableReader):
         value = table.get(key)
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
             takes = TRAINING_KEYS[key].takes
-            raise self.error(self._where(name, key), f"{key} = {value!r}: expected {takes}")
+            raise self.error(self._where(name, key), f"{key} = {quoted(value)}: expected {takes}")
         return value
 
     def _program(self, name: str, table: Mapping[str, Any]) -> OwnProgram:
@@ -281,7 +282,7 @@ class _Reader(TableReader):
         except ValueError:
             words = None
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise self.error(self._where(name, key), f"{key} = {value!r}: expected {_WORDS}")
+            raise self.error(self._where(name, key), f"{key} = {quoted(value)}: expected {_WORDS}")
         return tuple(words)
 
     def _parameters(self, name: str, table: Mapping[str, Any]) -> Mapping[str, str]:

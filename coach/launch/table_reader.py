@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from coach.model.errors import UserError
-from coach.model.toml_text import parse_toml
+from coach.model.toml_text import parse_toml, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class TableReader:
     def matching(self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str], wanted: str) -> str:
         value: str = self.get(table, key, str, wanted)
         if not pattern.fullmatch(value):
-            raise self.error(key, f"{key} = {value!r}: expected {wanted}")
+            raise self.error(key, f"{key} = {quoted(value)}: expected {wanted}")
         return value
 
     def get(
@@ -74,7 +74,7 @@ class TableReader:
             return default
         value = table[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise self.error(dotted, f"{dotted} = {value!r}: expected {wanted}")
+            raise self.error(dotted, f"{dotted} = {quoted(value)}: expected {wanted}")
         return value
 
     def check_keys(self, where: str, table: Mapping[str, Any], known: Iterable[str]) -> None:

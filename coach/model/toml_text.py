@@ -1,4 +1,4 @@
-"""Parse TOML that people write: tomllib with three limits. Pure.
+"""Parse TOML that people write, with three limits that tomllib lacks, and quote its values. Pure.
 
 tomllib's time grows with the square of the number of parts in a dotted key: 8 KiB of `a.a.a.a` take half a
 second, 64 KiB half a minute. No file written by a person has such a key, so it is refused before parsing.
@@ -38,6 +38,11 @@ def parse_toml(text: str) -> dict[str, Any]:
         if integer not in _INTEGERS:
             raise ValueError(f"an integer does not fit into 64 bits {_place_of(text, abs(integer))}".rstrip())
     return table
+
+
+def quoted(value: Any) -> str:
+    """A value of a file for a message about it: `true`, not Python's `True`."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _integers(table: dict[str, Any]) -> Iterator[int]:

@@ -1,7 +1,8 @@
-"""An Io that plays a recording: queries get the answers of the recorded time, and files have the length that
-they had then.
+"""An Io that plays a recording. At each time, a query gets the answer that was recorded then, and a file has
+the length that it had then.
 
-The clock is virtual: it starts at the recording's start, runs at a chosen speed and stops at the end.
+The clock is virtual: it starts at the recording's start, runs at a chosen speed and stops at the recording's
+end.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from coach.recorder.recording_io import normalize
 from coach.sources.io import CommandResult, Query
 
 _FIRST_LOOK_S = 1.0
-"""Seconds: data that the recorder saw in this time is present from the start, so that the first screen is not
-empty."""
+"""Seconds. Files and directories that the recorder read within this time are present from the start.
+Otherwise the first screen would be empty."""
 _START_S = 5.0
-"""Seconds: a query before its first recorded answer gets that answer if the recorded command had started by
-then, within this tolerance."""
+"""Seconds. A query that comes before its first recorded answer gets that answer, if the recorded command
+started no later than this after the query."""
 
 
 @dataclass(slots=True)
@@ -35,7 +36,8 @@ class _Timeline:
     values: list[Any] = field(default_factory=list)
 
     def add(self, time_s: float, value: Any) -> None:
-        # Threads recorded in the order they got the lock, so times may step back by a little.
+        # Threads wrote entries in the order in which they got the lock, so a time may be slightly earlier
+        # than the one before it.
         self.times.append(max(time_s, self.times[-1]) if self.times else time_s)
         self.values.append(value)
 
@@ -46,14 +48,14 @@ class _Timeline:
 
 @dataclass(slots=True)
 class _Content:
-    """One content of a file, from its (new) start."""
+    """What was recorded of a file since it was created or truncated."""
 
     data: bytearray = field(default_factory=bytearray)
 
 
 @dataclass(frozen=True, slots=True)
 class _FileState:
-    """A file at one time: the first `length` bytes of a content, or the error on reading it."""
+    """A file at one time: the first `length` bytes of `content`, or the error that reading it gave."""
 
     content: _Content
     length: int
@@ -62,7 +64,7 @@ class _FileState:
 
 
 class ReplayIo:
-    """Replaces the real Io. `clock` is a monotonic clock in seconds, real time by default."""
+    """Replace the real Io. `clock` is a monotonic clock in seconds; the default is real time."""
 
     def __init__(
         self, recording: Recording, clock: Callable[[], float] = time.monotonic, speed: float = 1.0
@@ -89,6 +91,7 @@ class ReplayIo:
 
     @property
     def _seen_s(self) -> float:
+        """The time up to which files are present."""
         return max(self.now(), self.recording.header.time_s + _FIRST_LOOK_S)
 
     @property
@@ -133,7 +136,7 @@ class ReplayIo:
         return list(names)
 
     def real_path(self, path: Path) -> Path:
-        """The path itself: a recording holds no links, only the contents read through them."""
+        """The path itself. A recording holds no links; it holds files under the paths that coach read."""
         return path
 
     def _file(self, path: Path) -> _FileState:
@@ -146,11 +149,13 @@ class ReplayIo:
         return state
 
     def _only_like(self, wanted: Query) -> _Timeline | None:
-        """The answer to a similar query: a newer coach may word a query differently, and the old answer keeps
-        its own words and separators.
+        """The answers to the only similar query in the recording; None if several are similar.
 
-        Queries for one user's jobs and for everybody's differ, but a recording with only one of them answers
-        both with it.
+        A newer coach may pass other arguments than the coach that recorded. The old answer brings its own
+        query, so that it is parsed with the separators of that query.
+
+        A query for one user's jobs (`-u`) is not similar to a query for all jobs. But if the recording holds
+        only one of them, it answers both.
         """
         found = {query: timeline for query, timeline in self._answers.items() if query.kind == wanted.kind}
         alike = [

@@ -41,8 +41,8 @@ from coach.tui.wiring import Opening, demo_recording_path, open_live, open_recor
 from coach.tui.worker import FINISH_TIMEOUT_S
 
 AGES_S = 5.0
-"""While no data arrive, ages on the screen are redrawn at this interval. A shorter one sends more over a slow
-connection."""
+"""While no data arrive, the screen redraws the ages of its data at this interval, in seconds. A shorter
+interval would send more over a slow connection."""
 FILTER_CHARACTER = "/"
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 
@@ -50,8 +50,8 @@ _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseSc
 def open_screens(
     settings: Settings, *, backend: str, is_readonly: bool, replay: str | None, is_demo: bool
 ) -> int:
-    """Open the screens and return the exit status when the user leaves. Raises UserError if they cannot be
-    opened, or if they stop without the user's request."""
+    """Open the screens. Returns the exit status once the user leaves. Raises UserError if the screens cannot
+    open, or if they stop without the user's request."""
     if is_demo:
         opening = open_recorded(settings, demo_recording_path(), Mode.DEMO)
     elif replay is not None:
@@ -75,7 +75,7 @@ def open_screens(
 
 
 def _keep_crash(crash: BaseException, directory: Path) -> tuple[str, str | None]:
-    """Write the traceback to a file. Returns one line for the user, and that file's path."""
+    """Write the traceback to a file. Returns one line for the user, and a hint with the file's path."""
     said = f"the screens stopped: {type(crash).__name__}: {crash}".splitlines()[0]
     file = directory / "crash.log"
     try:
@@ -107,7 +107,7 @@ class CoachApp(App[None]):
             snapshot_time_s=0.0,
             typed_on=TypedOn(),
             key_table=opening.keys.table,
-            # A recording asks Slurm nothing, so everybody's jobs are shown.
+            # A recording costs Slurm no query, so the jobs of all users are shown.
             are_all_shown=opening.mode in (Mode.DEMO, Mode.REPLAY),
             story=opening.story,
         )
@@ -118,14 +118,14 @@ class CoachApp(App[None]):
         self._standing = opening.standing
         self._watch: Watch | None = None
         self._shown: ScreenSpec | None = None
-        """The spec of the screen that was last on top."""
+        """The spec of the screen that was on top before."""
         self._pointed: str | None = None
-        """The job that the demo's caption is about. The cursor goes to it as soon as it has a row."""
+        """The job that the demo's caption describes, until the cursor is on its row."""
         self._follow_list = FollowList(self.context)
         self._attention = UserAttention(opening.session, clock)
         self.processor = ProcessorLimit(soft_limit_s())
         self.leaves_in_words: str | None = None
-        """Why coach ended without the user's request, for the last line in the terminal."""
+        """The reason why coach ended without the user's request. The last line in the terminal shows it."""
         self._terminal_modes = terminal_modes()
         self._stray_line = StrayLine()
         self._stage = Stage(self, self.context)
@@ -162,8 +162,7 @@ class CoachApp(App[None]):
         self.call_after_refresh(self._launches.load_recipes)
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
-        """End the app. A search of Textual's palette is cancelled first: it would fail once its list is
-        gone."""
+        """End the app. Cancel a search of Textual's palette first: it would fail when its list is removed."""
         self.workers.cancel_all()
         super().exit(result, return_code, message)
 
@@ -174,7 +173,7 @@ class CoachApp(App[None]):
     # Data
 
     def _post_snapshot(self, snapshot: Snapshot) -> None:
-        if not self._stage.is_lent:  # updates would pile up until the screens return
+        if not self._stage.is_lent:  # while another program has the terminal, updates would pile up
             self.post_message(messages.Updated(snapshot))
 
     def on_updated(self, message: messages.Updated) -> None:
@@ -196,7 +195,7 @@ class CoachApp(App[None]):
             await result
 
     def _note_standing(self) -> None:
-        """Read from the settings in force whether coach may change anything."""
+        """Update what coach may change, by the current settings of the site and the user."""
         if self._standing is not None:
             context = self.context
             context.mode, context.why_readonly, context.switched_off = self._standing()
@@ -211,7 +210,7 @@ class CoachApp(App[None]):
     def _is_queue_old(self) -> bool:
         status = self.context.snapshot.sources.get("jobs")
         if status is None or status.data_time_s is None or status.error is not None:
-            return False  # the question is under way, or Slurm does not answer
+            return False  # coach is asking Slurm now, or Slurm does not answer
         return self.context.now_s - status.data_time_s > AGES_S
 
     def _follow(self) -> None:
@@ -266,8 +265,8 @@ class CoachApp(App[None]):
             self._note_sleep()
             return
         if isinstance(event, events.Key) and not event.is_forwarded:
-            # The time of a key is its arrival, not the start of its handling. Textual stamps events by this
-            # clock.
+            # A key's time is its arrival, not the start of its handling. Textual stamps events with
+            # time.monotonic().
             self.context.key_time_s = self.context.clock() - max(0.0, time.monotonic() - event.time)
             self.context.typed_on.press(self.context.key_time_s)
             if self._is_stray(event):
@@ -281,13 +280,15 @@ class CoachApp(App[None]):
         await super().on_event(event)
 
     def _heed_dead(self, top: CoachScreen, event: events.Key) -> None:
-        """Say why a key does nothing. After `/`, the user types text: none of it is a key."""
+        """Say why a key does nothing. After a `/` that does nothing, the user types a line of text:
+        `_is_stray` then ignores its characters."""
         if top.note_dead(event) and event.character == FILTER_CHARACTER:
             self._stray_line.begin()
             top.note(self._stray_line.words)
 
     def _is_stray(self, event: events.Key) -> bool:
-        """True if the key belongs to a line that was begun by `/` where `/` does nothing."""
+        """True, with a note, if the key belongs to a line of text that the user began with `/` on a screen
+        where `/` does nothing."""
         top, line = self.top, self._stray_line
         if top is None or not line.swallows(event.key, event.character if event.is_printable else None):
             return False
@@ -298,7 +299,7 @@ class CoachApp(App[None]):
 
     @property
     def top(self) -> CoachScreen | None:
-        """The screen on top, if it is one of ours."""
+        """The screen on top, if it is one of coach's; None for Textual's own."""
         return self._stage.top
 
     def _open(self, request: messages.ScreenOpened) -> None:
@@ -339,7 +340,7 @@ class CoachApp(App[None]):
             top.refresh_all()
 
     def action_next_chapter(self) -> None:
-        """Show the next caption of the demo on the first screen, with the cursor on its job."""
+        """Show the demo's next caption on the first screen, with the cursor on the caption's job."""
         self._tell("story_next")
 
     def action_previous_chapter(self) -> None:
@@ -362,7 +363,7 @@ class CoachApp(App[None]):
         self._point()
 
     def _point(self) -> None:
-        """Put the cursor on the caption's job, once that has a row."""
+        """Put the cursor on the caption's job, as soon as the job has a row."""
         if self.top is not None and self.top.spec is HOME and self._pointed is not None:
             self._pointed = None if self.top.point_at(self._pointed) else self._pointed
         self._stage.redraw()
@@ -393,7 +394,7 @@ class CoachApp(App[None]):
             self._stage.open(name, *arguments)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The commands that the palette offers. `screen` is the screen below it."""
+        """The commands that the palette offers. `screen` is the screen below the palette."""
         if isinstance(screen, CoachScreen):
             yield from commands_of(screen, self._launches.recipes, self._act_on, self._launches.launch)
 
@@ -419,8 +420,8 @@ class CoachApp(App[None]):
         return dict(NIGHT.variables)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Print one line after the terminal is restored, instead of a traceback. Textual has no public hook
-        for this."""
+        """Keep the exception and exit, so `open_screens` prints one line in place of Textual's traceback.
+        Textual has no public hook for this."""
         if self.crash is None:
             self.crash = error
         if self.is_headless:

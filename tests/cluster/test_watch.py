@@ -1,4 +1,4 @@
-"""`coach watch`, and the comment of a failed job, on a real Slurm."""
+"""`coach watch`, and the job comment that a failed job writes, on a real Slurm."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def comment_of(slurm: SlurmCluster, job_id: str) -> str:
     return slurm.run(["squeue", "--noheader", "--states=all", "--jobs", job_id, "--format=%k"]).stdout.strip()
 
 
-def test_all_that_is_named_is_followed_to_its_end(slurm: SlurmCluster, user_coach: InstalledCoach) -> None:
-    """A run of coach's, a job of another's, and an array, each with its cause."""
+def test_watch_follows_runs_jobs_and_arrays_to_their_ends(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    """A run of coach, a job that coach did not launch, and an array. Each gets its cause."""
     run_id = launch(user_coach)["run_id"]
     foreign, array = submit(user_coach, "foreign", FAILS), submit(user_coach, "array", TASKS)
     done = user_coach("watch", run_id, foreign, array, timeout_s=180)
@@ -44,7 +46,7 @@ def test_all_that_is_named_is_followed_to_its_end(slurm: SlurmCluster, user_coac
     assert f"{array}_1  COMPLETED" in done.stdout
 
 
-def test_a_failed_job_appends_its_finding_to_its_comment_where_that_is_asked(
+def test_a_failed_job_appends_its_finding_to_its_comment_if_the_setting_is_on(
     slurm: SlurmCluster, user_coach: InstalledCoach
 ) -> None:
     asked = {"COACH_LAUNCH_SQUEUE_COMMENT": "true"}
@@ -54,6 +56,6 @@ def test_a_failed_job_appends_its_finding_to_its_comment_where_that_is_asked(
     assert comment_of(slurm, bare["job_id"]) == f"coach {bare['run_id']} COD001"
     unasked = launch(user_coach, "--wait")
     assert comment_of(slurm, unasked["job_id"]) == "(null)"
-    # Slurm takes it from a job that runs alone: so it is the job that does it.
+    # Slurm changes the comment only while the job runs: that is why the job itself writes it.
     late = slurm.run(["scontrol", "update", f"JobId={unasked['job_id']}", "Comment=late"])
     assert "already finished" in late.stderr

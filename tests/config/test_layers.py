@@ -1,4 +1,5 @@
-"""The order of settings: site, user, variables; and the site above all for a locked key."""
+"""The user's settings override the site's, and environment variables override both. A locked key keeps the
+site's value."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from coach.model.launching.site import Advice, Limits, Lock, Switch
 from tests.config.site import Place
 
 
-def test_each_layer_overrides_the_one_before_and_keeps_its_origin(place: Place) -> None:
+def test_each_layer_overrides_the_one_before_and_its_origin_is_kept(place: Place) -> None:
     place.site('[launch]\npartition = "site"\naccount = "site"\nqos = "site"\nmem = "1G"\n')
     place.user('[launch]\npartition = "user"\naccount = "user"\nqos = "user"\n')
     memory = place.user_file.parent / "remembered.toml"
@@ -38,7 +39,7 @@ def test_each_layer_overrides_the_one_before_and_keeps_its_origin(place: Place) 
     ]
 
 
-def test_sbatch_s_own_variables_stand_above_the_site_and_below_the_user(place: Place) -> None:
+def test_sbatch_s_variables_override_the_site_and_the_user_overrides_them(place: Place) -> None:
     place.site('[launch]\npartition = "site"\naccount = "site"\n')
     place.user('[launch]\nqos = "user"\n')
     place.env |= {"SBATCH_ACCOUNT": "lab", "SBATCH_QOS": "long", "SBATCH_PARTITION": "a,b"}
@@ -50,7 +51,7 @@ def test_sbatch_s_own_variables_stand_above_the_site_and_below_the_user(place: P
     assert place.load().launch.account == "site"
 
 
-def test_whether_launches_measure_gpm_is_true_or_false_by_file_or_variable(place: Place) -> None:
+def test_launch_gpm_is_true_or_false_in_a_file_or_a_variable(place: Place) -> None:
     assert place.load().launch.has_gpm is None
     place.site("[launch]\ngpm = false\n")
     assert place.load().launch.has_gpm is False
@@ -61,7 +62,7 @@ def test_whether_launches_measure_gpm_is_true_or_false_by_file_or_variable(place
         place.load()
 
 
-def test_tables_that_people_fill_are_joined_key_by_key(place: Place) -> None:
+def test_tables_of_the_site_and_the_user_are_merged_key_by_key(place: Place) -> None:
     place.site(
         '[launch.sbatch]\ncomment = "site"\nnice = 1\n[rules.GPU005]\nwarning_share = 0.1\n'
         '[environments.a]\nkind = "none"\n[environments.b]\nkind = "none"\n'
@@ -104,13 +105,15 @@ def test_settings_that_only_a_site_may_set_are_read(place: Place) -> None:
         'runs_roots = ["/scratch"]\n',
     ],
 )
-def test_a_user_cannot_set_a_key_of_the_site(place: Place, text: str) -> None:
+def test_a_user_cannot_set_a_key_that_only_the_site_may_set(place: Place, text: str) -> None:
     place.user(text)
     with pytest.raises(UserError, match=r"config\.toml:[12]: .*only the site's file may set this"):
         place.load()
 
 
-def test_a_lock_passes_over_file_memory_and_variable_and_says_so(place: Place) -> None:
+def test_a_locked_key_keeps_the_site_s_value_and_a_note_names_each_ignored_file_and_variable(
+    place: Place,
+) -> None:
     place.site(
         'readonly = true\n[launch]\npartition = "gpu"\naccount = "class"\n[rules]\nmute = ["GPU005"]\n'
         '[rules.NUM001]\nconsecutive = 2\n[locked]\n"launch.partition" = "one for all"\nlaunch.account = '
@@ -151,7 +154,7 @@ def test_a_lock_passes_over_file_memory_and_variable_and_says_so(place: Place) -
     )
 
 
-def test_a_lock_without_a_value_keeps_everybody_at_the_default(place: Place) -> None:
+def test_a_locked_key_without_a_value_keeps_its_default_for_all_users(place: Place) -> None:
     place.site('[locked]\n"launch.reservation" = "for the workshop alone"\n')
     place.user('[launch]\nreservation = "workshop"\n')
     settings = place.load()
@@ -187,7 +190,7 @@ def test_a_locked_environment_cannot_be_redefined_or_get_another_python(place: P
     assert len(settings.notes) == 2
 
 
-def test_the_site_s_least_interval_is_not_undercut(place: Place) -> None:
+def test_a_user_cannot_poll_more_often_than_the_site_allows(place: Place) -> None:
     place.site("[poll]\nmin_jobs_interval_s = 30\nmin_nodes_interval_s = 90\n")
     place.user("[poll]\njobs_interval_s = 5\nnodes_interval_s = 100\n")
     settings = place.load()
@@ -203,7 +206,7 @@ def test_the_site_s_least_interval_is_not_undercut(place: Place) -> None:
     assert (place.load().jobs_interval_s, place.load().nodes_interval_s, place.load().notes) == (30, 90, ())
 
 
-def test_coach_home_moves_the_site_s_directories_and_the_user_moves_them_again(place: Place) -> None:
+def test_coach_home_overrides_the_site_s_directories_and_the_user_s_file_overrides_both(place: Place) -> None:
     place.site('runs_root = "/site/runs"\ncache_dir = "/site/cache"\n')
     assert place.load().runs_root == Path("/site/runs")
     place.env["COACH_HOME"] = str(place.home)
@@ -214,7 +217,7 @@ def test_coach_home_moves_the_site_s_directories_and_the_user_moves_them_again(p
     assert settings.runs_root_candidates == ((place.home / "mine", f"{place.home}/config.toml:1"),)
 
 
-def test_without_a_file_anywhere_all_are_defaults(place: Place) -> None:
+def test_without_any_config_file_all_settings_are_defaults(place: Place) -> None:
     settings = place.load()
     assert (settings.origins, settings.notes, settings.locks) == ({}, (), {})
     assert settings.runs_root == place.home / "coach/runs"
@@ -231,7 +234,7 @@ def test_the_site_file_is_looked_for_beside_the_installation_and_in_etc(place: P
     assert site_file_candidates({"COACH_SITE": str(named)}) == (named, beside, etc)
 
 
-def test_a_site_file_that_a_variable_names_does_not_pass_the_locks_of_the_installed_one(place: Place) -> None:
+def test_a_site_file_named_by_a_variable_cannot_override_the_locks_of_the_installed_one(place: Place) -> None:
     etc = place.root / "etc/coach/site.toml"
     etc.parent.mkdir(parents=True)
     etc.write_text('[launch]\nqos = "etc"\nmem = "1G"\n[locked]\n"launch.qos" = "for good"\n')
@@ -281,14 +284,14 @@ def test_a_missing_site_file_that_was_named_is_reported(place: Place) -> None:
         ("COACH_LIMITS_MAX_GPUS", "9", "only the site's file sets limits.max_gpus"),
     ],
 )
-def test_a_variable_that_is_wrong_is_named(place: Place, variable: str, value: str, words: str) -> None:
+def test_an_error_names_the_wrong_variable(place: Place, variable: str, value: str, words: str) -> None:
     place.env[variable] = value
     with pytest.raises(UserError) as caught:
         place.load()
     assert words in caught.value.message
 
 
-def test_variables_are_read_by_the_type_of_their_key(place: Place) -> None:
+def test_a_variable_s_value_is_parsed_by_the_type_of_its_key(place: Place) -> None:
     place.env |= {
         "COACH_LAUNCH_NODES": "2",
         "COACH_READONLY": "yes",

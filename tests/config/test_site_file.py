@@ -1,5 +1,4 @@
-"""A broken site file: every mistake is named with its line and its correction, before a user starts with
-it."""
+"""`coach config --check` names every mistake in a site file with its line and its correction."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ EXPECTED = [
     (24, "switches.local_backend = 'no': expected true or false", None),
     (26, "poll.min_jobs_interval_s = 0.5: at least 2 s, to spare the controller", None),
     (28, "locked: unknown key launch.partion", "did you mean launch.partition?"),
-    (29, "locked.launch.qos = True: expected a string", None),
+    (29, "locked.launch.qos = true: expected a string", None),
 ]
 
 
@@ -73,7 +72,7 @@ def test_every_mistake_in_a_site_file_is_named_with_its_correction(place: Place)
     assert len(report.problems) == len(EXPECTED)
 
 
-def test_a_broken_site_file_is_one_line_for_the_user(place: Place) -> None:
+def test_a_user_sees_only_the_first_mistake_of_a_broken_site_file(place: Place) -> None:
     place.site('[launch]\nacount = "x"\nnodes = 0\n')
     with pytest.raises(UserError) as caught:
         place.load()
@@ -99,7 +98,7 @@ def test_a_broken_site_file_is_one_line_for_the_user(place: Place) -> None:
         ('[launch]\nenvironment = "vnev=/x"\n', 2, "unknown kind of environment 'vnev'"),
     ],
 )
-def test_each_mistake_has_its_line(place: Place, text: str, line: int, words: str) -> None:
+def test_each_mistake_is_reported_with_its_line(place: Place, text: str, line: int, words: str) -> None:
     problem = check_file(place.site(text), place.environment).problems[0]
     assert problem.line == line
     assert words in problem.words
@@ -113,19 +112,19 @@ def test_a_valid_site_file_is_confirmed(place: Place) -> None:
     assert (report.problems, report.whose, report.num_keys, report.num_locks) == ((), "site", 2, 1)
 
 
-def test_a_user_s_environment_may_be_the_site_s(place: Place) -> None:
+def test_a_user_may_choose_an_environment_that_the_site_defines(place: Place) -> None:
     place.site('[environments.pt]\nkind = "none"\n')
     assert check_file(place.user('[launch]\nenvironment = "pt"\n'), place.environment).problems == ()
     wrong = check_file(place.user('[launch]\nenvironment = "tp"\n'), place.environment)
     assert [problem.line for problem in wrong.problems] == [2]
 
 
-def test_a_user_s_file_may_hold_only_the_keys_of_a_user(place: Place) -> None:
+def test_a_key_of_the_site_is_refused_in_a_user_s_file(place: Place) -> None:
     report = check_file(place.user("[limits]\nmax_gpus = 1\n"), place.environment)
     assert (report.whose, report.problems[0].words) == ("user", "limits: only the site's file may set this")
 
 
-def test_the_files_in_force_are_those_that_are_there(place: Place) -> None:
-    assert files_in_force(place.environment)[-1:] == ()
+def test_only_existing_config_files_are_in_force(place: Place) -> None:
+    assert files_in_force(place.environment) == ()
     site, user = place.site(""), place.user("")
     assert files_in_force(place.environment) == (site, user)

@@ -1,4 +1,5 @@
-"""A home with runs of its own and Slurm's clients: a program is killed in it, and coach is started again."""
+"""Make a home with its own runs and Slurm clients, in which a test kills a program and then starts coach
+again."""
 
 from __future__ import annotations
 
@@ -26,16 +27,17 @@ from tests.waiting import wait_until
 
 @dataclass(frozen=True)
 class World:
-    """One home. `root` is $COACH_HOME."""
+    """One home directory, with its programs and coach's files."""
 
     home: Path
     clients: Clients
     env: dict[str, str]
     pids: list[int] = field(default_factory=list)
-    """Processes that a test has started here, and ends."""
+    """Processes that a test started. `end` kills them."""
 
     @property
     def root(self) -> Path:
+        """$COACH_HOME."""
         return self.home / "coach"
 
     @property
@@ -49,7 +51,7 @@ class World:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def coach(self, *words: str, status: int | None = 0) -> subprocess.CompletedProcess[bytes]:
-        """The next start."""
+        """Start coach again, in a process of its own. Fails on a traceback, or on another exit status."""
         done = forked_coach(words, self.env)
         stderr = done.stderr.decode()
         assert "Traceback" not in stderr, stderr
@@ -57,7 +59,7 @@ class World:
         return done
 
     def listed(self) -> list[dict[str, Any]]:
-        """`coach runs`: every directory can be read."""
+        """The runs that `coach runs` lists. Fails if a run directory cannot be read."""
         done = self.coach("runs", "--format", "json")
         told = json.loads(done.stdout)
         assert told["problems"] == [], told["problems"]
@@ -65,14 +67,14 @@ class World:
         return found
 
     def folders(self) -> list[Path]:
-        """Directories of runs, with a record or without."""
+        """All run directories, also those without a run.json."""
         return sorted(path for path in self.runs_root.glob("2*-*") if path.is_dir())
 
     def record(self, run_id: str) -> dict[str, Any]:
         return runs.read_json(runs.RunPaths(self.runs_root / run_id).run_json)
 
     def body(self, words: Sequence[str], change: Callable[[], object] = lambda: None) -> Callable[[], int]:
-        """`coach WORDS`, for a fork; `change` is done in it before."""
+        """A function that runs `coach WORDS` in a forked process, after `change`."""
 
         def run() -> int:
             self.enter()
@@ -82,7 +84,7 @@ class World:
         return run
 
     def enter(self) -> None:
-        """In a fork: use this home, and write the output to a file."""
+        """Make this forked process use this home, and write its output to a file."""
         os.environ.clear()
         os.environ.update(self.env)
         for number, name in enumerate((os.devnull, "output", "output")):
@@ -94,15 +96,15 @@ class World:
         )
 
     def processes(self) -> list[Daemon]:
-        """All that runs with this home in its environment."""
+        """All processes with this home in their environment."""
         return with_environment(f"HOME={self.home}")
 
     def wait_for_silence(self, what: str) -> None:
-        """Nothing that was started here is left."""
+        """Wait until no process of this home is left."""
         wait_until(lambda: not self.processes(), 20, f"{what}: all processes have ended")
 
     def end(self) -> None:
-        """End remaining processes, and remove the home."""
+        """Kill the remaining processes, and remove the home."""
         for process in self.processes():
             process.signal(signal.SIGKILL)
         for pid in self.pids:
@@ -112,7 +114,8 @@ class World:
 
 
 class Worlds:
-    """Makes homes that already hold the code of jobs; otherwise each launch would copy it."""
+    """Makes homes. Each already has the copy of coach's code that its jobs run, which saves each launch that
+    copy."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -74,6 +74,18 @@ def test_an_unwritable_run_directory_is_reported_once_and_the_training_goes_on(t
     assert "rank 0 are not recorded" in done.stderr
 
 
+def test_a_value_that_is_no_number_ends_the_reports_and_not_the_training(tmp_path: Path) -> None:
+    for call in ("step(samples='many')", "step(step='first')", "evaluation(step=[1])"):
+        run_dir = tmp_path / call
+        done = run(
+            f"coach_report.step(loss=1.0)\nfor n in range(3): coach_report.{call}\nprint('trained')",
+            COACH_RUN_DIR=str(run_dir),
+        )
+        assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+        assert done.stderr.count("coach_report: ") == 1
+        assert [each.get("loss") for each in records(run_dir)] == [None, 1.0]
+
+
 def test_a_forked_worker_reports_nothing_of_its_parent_s(tmp_path: Path) -> None:
     code = (
         "import os\ncoach_report.step(loss=1.0)\nchild = os.fork()\n"

@@ -76,6 +76,40 @@ def test_a_run_that_failed_or_goes_on_or_used_its_memory_gets_no_advice(quiet: d
 
 
 @pytest.mark.parametrize(
+    ("num_nodes", "seconds", "is_told"),
+    [
+        (1, (400,), True),
+        (2, (400, 400), True),
+        (2, (60, 400), False),
+        (2, (400, 60), False),
+        (2, (400,), False),
+    ],
+)
+def test_memory_is_judged_only_if_every_node_was_measured_for_long(
+    num_nodes: int, seconds: tuple[int, ...], is_told: bool
+) -> None:
+    samples = [
+        replace(sample, node=f"node{number}")
+        for number, seconds_of_node in enumerate(seconds)
+        for sample in hosts(seconds_of_node, memory_used_mib=9000.0)
+    ]
+    launched = run(resources={"mem": "128G", "num_nodes": num_nodes}, state="COMPLETED")
+    snapshot = TargetSnapshot("run", 1400.0, run=launched)
+    diagnosis = Engine(build()).diagnose(snapshot, history((), samples))
+    assert ("JOB006" in told(diagnosis)) is is_told
+
+
+@pytest.mark.parametrize(("ended_s", "is_told"), [(1410.0, True), (9000.0, False)])
+def test_memory_is_not_judged_if_the_sampler_stopped_long_before_the_run_ended(
+    ended_s: float, is_told: bool
+) -> None:
+    launched = run(resources={"mem": "128G"}, state="COMPLETED", ended_time_s=ended_s)
+    snapshot = TargetSnapshot("run", ended_s, run=launched)
+    diagnosis = Engine(build()).diagnose(snapshot, history((), hosts(400, memory_used_mib=9000.0)))
+    assert ("JOB006" in told(diagnosis)) is is_told
+
+
+@pytest.mark.parametrize(
     ("state", "used_s", "limit_s", "is_told"),
     [
         ("COMPLETED", 3600, 86400, True),

@@ -86,6 +86,7 @@ def test_gpm_shows_a_gpu_that_is_busy_on_few_multiprocessors_and_a_full_one_is_s
 
 def test_without_gpm_low_power_is_only_worth_knowing() -> None:
     finding = only(judge((), gpu_samples([99.0] * 130, power_w=90.0), now_s=1130.0), "GPU013")
+    assert "draws 22 % of its power limit" in finding.summary
     assert finding.severity is Severity.INFO
     assert finding.confidence < 0.7
 

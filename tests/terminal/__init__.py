@@ -1,1 +1,1 @@
-"""A real terminal, driven by the tests through tmux, and the tests that need one."""
+"""A real terminal that tests drive through tmux, and the tests that need it."""

@@ -1,5 +1,5 @@
-"""Lessons that measure and do not train: their rows are present, and their claims about number formats
-hold."""
+"""Benches, the trainers of the lessons that measure: each writes all of its rows, and its arithmetic is
+right."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_OPTIONS: dict[str, Any] = {
     "num_workers": None,
     "eval_every_epoch": None,
 }
-
+"""Options that the fixture passes by default, and that benches do not have."""
 
 SERVER = """
 import argparse, os, sys
@@ -51,7 +51,7 @@ def work():
         if message[-1] == NO_MORE:
             return batches
         batches.append(int(message[-1]))
-        # Its gradient is what it has read: an update takes half of the parameters away.
+        # The gradient is the parameters that this worker has read, so an update at lr 0.5 halves them.
         dist.send(torch.cat([message[:3], torch.ones(1)]), 0)
 
 bench, ages = Bench(args, torch.device("cpu")) if rank == 0 else None, {}
@@ -61,7 +61,7 @@ for way in ("fresh", "sync", "async"):
         getattr(server, f"serve_{way}")()
         server.send_to_all(NO_MORE)
         ages[way] = server.ages
-        num_updates = 4 if way == "sync" else NUM_GRADIENTS  # three times of three at once, and one alone
+        num_updates = 4 if way == "sync" else NUM_GRADIENTS  # three updates of three, one of one
         assert server.version == num_updates, (way, server.version)
         if way != "async":
             assert torch.equal(server.parameters, start * 0.5**num_updates), (way, server.parameters)
@@ -70,8 +70,8 @@ for way in ("fresh", "sync", "async"):
 if rank:
     os._exit(0)
 assert ages["fresh"] == ages["sync"] == [0] * NUM_GRADIENTS, ages
-# Age + 1 counts the updates from one gradient of a worker to its next, so that those of one worker add up to
-# no more than all updates.
+# A worker's gradient of age N is applied N + 1 updates after that worker's gradient before it. So the sum of
+# (age + 1) over one worker's gradients is at most the number of all updates.
 assert len(ages["async"]) == NUM_GRADIENTS
 assert 0 < sum(ages["async"]) <= (NUM_WORKERS - 1) * NUM_GRADIENTS, ages
 assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * NUM_WORKERS
@@ -83,7 +83,7 @@ os._exit(0)
 def rows_of(
     trainer: Trainer, name: str, run_dir: Path, event: str, ranks: int = 1, **flags: object
 ) -> list[dict[str, Any]]:
-    """The rows that a bench has written, and its first record, which names its machine."""
+    """Run a bench to its end on the CPU. Return its events of this kind: the rows of its table."""
     done = trainer.run(name, run_dir, ranks, **{**NOT_OPTIONS, **flags})
     assert done.returncode == 0, done.stderr
     records = read_records(run_dir)
@@ -116,7 +116,7 @@ assert multiplications("winograd", 1, 1, 1, 7, 3) == 16 * 16
 
 
 @pytest.mark.long
-def test_the_convolutions_come_as_a_table_with_their_errors(trainer: Trainer, tmp_path: Path) -> None:
+def test_each_convolution_has_a_row_with_its_time_and_a_small_error(trainer: Trainer, tmp_path: Path) -> None:
     rows = rows_of(trainer, "convolutions.py", tmp_path, "convolution", batch_size=1, max_steps=1)
     assert len(rows) == 3 * 5 + 2 * 4
     assert {row["way"] for row in rows} == {"conv2d", "direct", "im2col", "fft", "winograd"}
@@ -156,7 +156,7 @@ def test_number_formats_lose_precision_by_their_bits_and_histograms_count_every_
     assert set(lost["activations", "fp32"]["to_zero"]) == {0}
     to_zero = lost["activations", "e4m3"]["to_zero"]
     assert to_zero[0] > 0
-    assert to_zero == sorted(to_zero, reverse=True), "a larger loss scale saves more"
+    assert to_zero == sorted(to_zero, reverse=True), "with a larger loss scale fewer values become zero"
 
 
 def test_a_server_hands_out_every_batch_once_and_counts_how_old_each_gradient_is(
@@ -168,7 +168,9 @@ def test_a_server_hands_out_every_batch_once_and_counts_how_old_each_gradient_is
 
 
 @pytest.mark.long
-def test_a_server_trains_in_three_ways_from_the_same_start(trainer: Trainer, tmp_path: Path) -> None:
+def test_a_server_applies_the_same_number_of_gradients_in_three_ways(
+    trainer: Trainer, tmp_path: Path
+) -> None:
     num_gradients, num_workers = 13, 2
     flags = {"max_steps": num_gradients, "width": 4, "batch_size": 8, "num_train_samples": 32}
     ways = {
@@ -181,14 +183,14 @@ def test_a_server_trains_in_three_ways_from_the_same_start(trainer: Trainer, tmp
     assert ways["fresh"]["gradients_by_age"] == [num_gradients]
     assert ways["fresh"]["num_updates"] == num_gradients
     assert ways["sync"]["gradients_by_age"] == [num_gradients]
-    assert ways["sync"]["num_updates"] == 7  # two at once, and one alone
+    assert ways["sync"]["num_updates"] == 7  # six updates of two gradients each, and one of one
     assert ways["async"]["num_updates"] == num_gradients
     assert 0 < ways["async"]["mean_age"] <= num_workers - 1
     steps = [record for record in read_records(tmp_path) if "event" not in record]
     assert [step["step"] for step in steps] == list(range(1, num_gradients + 1))
 
 
-def test_buckets_hold_all_gradients_and_the_last_row_holds_them_in_one(
+def test_the_buckets_of_each_row_hold_all_gradients_and_the_last_row_has_one(
     trainer: Trainer, tmp_path: Path
 ) -> None:
     rows = rows_of(
@@ -202,7 +204,7 @@ def test_buckets_hold_all_gradients_and_the_last_row_holds_them_in_one(
     assert all(row["bucket_step_s"] > 0 for row in rows)
 
 
-def test_the_model_of_a_step_hides_messages_behind_the_backward_pass(trainer: Trainer) -> None:
+def test_the_calculated_step_time_overlaps_messages_with_the_backward_pass(trainer: Trainer) -> None:
     code = """
 import json
 from ddp_buckets import model_of_step
@@ -212,10 +214,10 @@ def step(*buckets, alpha):
     return model_of_step([(list(numbers), 10 * len(numbers)) for numbers in buckets], ready, 5.0, alpha, 0.05)
 
 print(json.dumps([
-    step([3], [2], [1], [0], alpha=0.5),  # each hides the one before; the last is hidden by what remains
-    step([3], [2], [1], [0], alpha=2.0),  # four latencies queue up behind the first
+    step([3], [2], [1], [0], alpha=0.5),  # each message takes 1.0, and overlaps with the backward pass
+    step([3], [2], [1], [0], alpha=2.0),  # the messages queue: four of 2.5 each, from time 1.0 on
     step([3, 2], [1, 0], alpha=2.0),
-    step([3, 2, 1, 0], alpha=2.0),  # all of it begins when the backward pass has ended
+    step([3, 2, 1, 0], alpha=2.0),  # the only message starts when all gradients are ready
 ]))
 """
     done = trainer.python(code)
@@ -225,15 +227,13 @@ print(json.dumps([
 
 
 @pytest.mark.kernels
-def test_both_kernels_are_right_in_the_interpreter_and_for_the_compiler(
-    trainer: Trainer, tmp_path: Path
-) -> None:
+def test_the_triton_kernel_is_right_and_the_cuda_kernel_compiles(trainer: Trainer, tmp_path: Path) -> None:
     rows = rows_of(
         trainer, "fused_kernel.py", tmp_path, "kernel", rows=5, columns=300, max_steps=1, compile="false"
     )
     ways = {row["way"]: row for row in rows if row["way"] != "cuda"}
     assert ways["eager"]["kernel_time_s"] > 0
-    assert ways["triton"]["kernel_time_s"] is None  # interpreted: its time would tell nothing
+    assert ways["triton"]["kernel_time_s"] is None  # the time of an interpreted kernel means nothing
     assert all(way["largest_error"] < 1e-5 for way in ways.values())
     compiled = [row for row in rows if row["way"] == "cuda"]
     assert [row["architecture"] for row in compiled] == ["sm_80", "sm_90"]
@@ -242,19 +242,19 @@ def test_both_kernels_are_right_in_the_interpreter_and_for_the_compiler(
 
 @pytest.mark.long
 @pytest.mark.kernels
-def test_triton_makes_machine_code_of_its_kernel_for_two_gpus(trainer: Trainer, tmp_path: Path) -> None:
+def test_both_kernels_compile_to_machine_code_for_two_gpus(trainer: Trainer, tmp_path: Path) -> None:
     code = """
 import os, sys
 import torch
 os.environ["TRITON_CACHE_DIR"] = sys.argv[1]
-torch.cuda.is_available = lambda: True  # or the kernel would be interpreted
+torch.cuda.is_available = lambda: True  # otherwise Triton interprets the kernel
 from fused_kernel import bias_gelu_in_triton, compile_cuda
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 types = dict.fromkeys(["x", "bias", "result"], "*fp32") | dict.fromkeys(["num_numbers", "num_columns"], "i32")
-# As a launch sees them, whose annotations are texts here.
+# The annotations are strings (`from __future__ import annotations`). Triton must still find the constexpr.
 assert [parameter.is_constexpr for parameter in bias_gelu_in_triton.params] == [False] * 5 + [True]
 for capability in (80, 90):
     source = ASTSource(bias_gelu_in_triton, {**types, "BLOCK": "constexpr"}, {"BLOCK": 1024})
@@ -268,7 +268,7 @@ for capability in (80, 90):
 
 @pytest.mark.long
 @pytest.mark.kernels
-def test_a_cuda_kernel_with_an_error_is_refused_with_the_words_of_the_compiler(trainer: Trainer) -> None:
+def test_a_cuda_kernel_with_an_error_is_refused_with_the_compiler_s_message(trainer: Trainer) -> None:
     code = """
 import fused_kernel
 fused_kernel.CUDA_SOURCE = fused_kernel.CUDA_SOURCE.replace("tanhf(inner)", "tanhf(outer)")
@@ -298,7 +298,7 @@ assert list(DataPrefetcher([], cpu)) == []
     assert done.returncode == 0, done.stderr
 
 
-def test_a_bench_that_is_asked_to_end_begins_no_further_row(trainer: Trainer, tmp_path: Path) -> None:
+def test_a_bench_starts_no_new_row_after_a_stop_signal(trainer: Trainer, tmp_path: Path) -> None:
     code = """
 import argparse, os, signal, sys
 import torch

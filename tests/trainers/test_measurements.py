@@ -45,6 +45,20 @@ def test_a_run_stands_below_the_roof_that_its_own_counts_make(trainer: Trainer, 
     assert sum("o" in line.partition("|")[2] for line in drawn) == 1
 
 
+def test_ranks_on_another_node_do_not_share_cores_with_the_same_numbers(trainer: Trainer) -> None:
+    code = """
+import os
+import binding
+
+here = os.uname().nodename
+binding.gather = lambda place: [place, (here, [0, 1]), (here, [2, 3]), ("another", [0, 1])]
+print(binding.ranks_sharing([0, 1]))
+"""
+    done = trainer.python(code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["2"]
+
+
 @pytest.mark.long
 def test_each_rank_tells_the_cores_that_it_may_use(trainer: Trainer, tmp_path: Path) -> None:
     flags = {**NOT_OPTIONS, "width": None, "batch_size": None, "num_workers": 1}

@@ -1,4 +1,4 @@
-"""The choice of `auto`: never this machine where Slurm is installed."""
+"""The backend `auto` never chooses this machine if Slurm is installed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from tests.sources.scripted_io import ScriptedIo
 
 @pytest.fixture(autouse=True)
 def no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide a slurm.conf that this machine may have."""
     monkeypatch.setattr(backend, "_CONFIGURATIONS", ())
 
 
 @pytest.mark.parametrize("client", ["sbatch", "squeue"])
-def test_a_client_on_the_path_means_slurm_answered_or_not(tmp_path: Path, client: str) -> None:
+def test_a_slurm_client_on_the_path_means_slurm_even_if_it_fails(tmp_path: Path, client: str) -> None:
     (tmp_path / client).write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / client).chmod(0o755)
     assert resolve_backend("auto", {"PATH": str(tmp_path)}) == "slurm"
@@ -30,7 +31,7 @@ def test_a_configuration_means_slurm_even_without_a_client(tmp_path: Path) -> No
     assert resolve_backend("auto", {"PATH": str(tmp_path), "SLURM_CONF": "/x/slurm.conf"}) == "slurm"
 
 
-def test_without_both_it_is_this_machine(tmp_path: Path) -> None:
+def test_without_client_and_configuration_auto_means_this_machine(tmp_path: Path) -> None:
     assert resolve_backend("auto", {"PATH": str(tmp_path)}) == "local"
 
 
@@ -56,7 +57,7 @@ def test_a_named_backend_is_used_and_a_misspelling_refused(tmp_path: Path) -> No
         ("Unable to contact slurm controller (connect failure)", frozenset(), None),
     ],
 )
-def test_where_slurms_commands_know_no_cluster_a_launch_is_told_what_would_help(
+def test_a_launch_where_slurm_knows_no_cluster_is_refused_with_a_remedy(
     said: str, switched_off: frozenset[Switch], hint: str | None
 ) -> None:
     io = ScriptedIo({"nodes": (1, f"scontrol: fatal: {said}\n")})

@@ -1,1 +1,1 @@
-"""Compare runs: two of them, a sweep, a chain of fixes, earlier ones."""
+"""Compare runs: two runs, a sweep, a chain of fixes, or a run with earlier runs."""

@@ -1,8 +1,7 @@
 """Estimate a quantity in steady state, with a confidence interval.
 
-Steps are not independent of each other (a loader delivers in bursts, clocks drift), so an interval from
-single steps would be too narrow. The series is cut into blocks, and the interval comes from the scatter of
-the blocks.
+Steps depend on each other: a loader delivers in bursts, and clocks drift. An interval from single steps would
+be too narrow. So the series is cut into blocks, and the interval comes from the scatter of the blocks.
 """
 
 from __future__ import annotations
@@ -51,32 +50,34 @@ _T95 = (
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value and the half width of its 95 % interval; None if there are too few data."""
+    """An estimated value and its uncertainty."""
 
     value: float
     noise: float | None
+    """Half width of the 95 % interval of `value`; None if there are too few values."""
     num_values: int
 
 
 def t95(num_values: int) -> float:
-    """Standard errors from the mean to each end of the 95 % interval, if the scatter is estimated from this
-    many values (at least two)."""
+    """Half width of the 95 % interval, in standard errors that were estimated from `num_values` values (at
+    least two)."""
     return _T95[min(num_values - 2, len(_T95) - 1)]
 
 
 def steady(series: Sequence[_T]) -> list[_T]:
-    """The series without its warm-up: the first tenth, and at least some steps."""
+    """The series without its warm-up: the first tenth, but at least MIN_WARMUP_STEPS."""
     return list(series)[max(MIN_WARMUP_STEPS, math.ceil(len(series) * WARMUP_SHARE)) :]
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """The median of the blocks' means: a single outlying block (a checkpoint, an evaluation) does not move
-    it."""
+    """The median of the blocks' means. One outlying block (a checkpoint, an evaluation) does not move it. Of
+    fewer than MIN_STEADY values: their median, without an interval."""
     return _of_blocks([fmean(block) for block in blocks(values)], values)
 
 
 def estimate_independent(values: Sequence[float]) -> Estimate | None:
-    """The mean of a few values that are long enough to be independent of each other: epochs."""
+    """The mean of values that are independent of each other, such as the times of epochs. Of fewer than
+    MIN_INDEPENDENT values: their median, without an interval."""
     if not values:
         return None
     if len(values) < MIN_INDEPENDENT:
@@ -86,15 +87,15 @@ def estimate_independent(values: Sequence[float]) -> Estimate | None:
 
 
 def estimate_rate(amounts: Sequence[float], seconds: Sequence[float]) -> Estimate | None:
-    """Amount per second: whole blocks are divided, because the mean of the rates of single steps is not the
-    rate."""
+    """Amount per second: each block's amount over its seconds. The mean of the rates of single steps would
+    weight short steps too much."""
     rates = [a / s for a, s in zip(amounts, seconds, strict=True)]
     pairs = zip(blocks(amounts), blocks(seconds), strict=True)
     return _of_blocks([sum(a) / sum(s) for a, s in pairs], rates)
 
 
 def blocks(values: Sequence[float]) -> list[Sequence[float]]:
-    """Consecutive blocks of equal length; the oldest values are left out if it does not divide."""
+    """Consecutive blocks of equal length. Values that fill no block are left out at the start."""
     num_blocks = min(MAX_BLOCKS, len(values) // MIN_BLOCK)
     if num_blocks == 0:
         return []
@@ -108,12 +109,12 @@ def _of_blocks(means: Sequence[float], values: Sequence[float]) -> Estimate | No
         return None
     if len(values) < MIN_STEADY or len(means) < 2:
         return Estimate(median(values), None, len(values))
-    # The variance of the median of n means is pi/2 times that of their mean.
+    # The median of n means has pi/2 times the variance of their mean.
     error = stdev(means) * math.sqrt(math.pi / 2 / len(means))
     return Estimate(median(means), t95(len(means)) * error, len(values))
 
 
 def newest_step(history: History) -> Step | None:
-    """The last step of the rank with the most steps."""
+    """The newest step of the rank that is furthest."""
     last = [tuple(history.steps(rank))[-1:] for rank in history.ranks]
     return max((steps[0] for steps in last if steps), key=lambda step: step.step, default=None)

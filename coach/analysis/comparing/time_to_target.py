@@ -1,7 +1,8 @@
-"""Time until a training reached its `target_accuracy`. Pure.
+"""Find the time until a training reached its `target_accuracy`. Pure.
 
-The faster of two trainings is not the one with more samples per second, but the one that reaches its target
-first. Accuracy is known only at evaluations, so a time is exact to the previous evaluation.
+The faster of two trainings is the one that reaches its target first, not the one with more samples per
+second. Accuracy is known only at evaluations: the target was reached at some time since the previous
+evaluation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import MetricEvent
 
 _LEAST_NOISE = 0.1
-"""One run does not show how much the next one differs: assume a tenth of the time."""
+"""Least uncertainty of a value, as a share of it: a single run does not show how much runs differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +29,24 @@ class TimeToTarget:
     is_going: bool
     """True while the target may still be reached."""
     step: int | None
-    """Optimizer steps until it was reached."""
+    """The step at which the target was reached."""
     accuracy: float | None
-    """The accuracy measured when it was reached."""
+    """The accuracy at that step."""
     best_accuracy: float | None
-    """The best of all evaluations; None if there was none."""
+    """The best accuracy of all evaluations; None without an evaluation."""
     training_s: float | None
-    """Seconds from the first step until then. None if the run resumed from a checkpoint: an earlier process
-    spent the time before."""
+    """Seconds from the first step to the target. None if the run resumed from a checkpoint: the time of the
+    earlier process is not in it."""
     total_s: float | None
-    """Seconds from the start of the process until then."""
+    """Seconds from the start of the process to the target."""
     earlier_s: float | None
-    """Seconds from the previous evaluation, which had not reached it; None if there was none."""
+    """Seconds from the previous evaluation to the target; None without a previous evaluation."""
     earlier_steps: int | None
-    """Steps from that evaluation until then."""
+    """Steps from the previous evaluation to the target."""
 
 
 def time_to_target(snapshot: TargetSnapshot) -> TimeToTarget | None:
-    """None if the run has no target accuracy."""
+    """The run's progress to its target; None if the run has no target accuracy."""
     evaluations = [event for event in snapshot.events if event.event == "eval"]
     reached = [event for event in snapshot.events if event.event == "target"]
     if reached:
@@ -61,7 +62,7 @@ def time_to_target(snapshot: TargetSnapshot) -> TimeToTarget | None:
 def _reached(
     snapshot: TargetSnapshot, event: MetricEvent, evaluations: Sequence[MetricEvent]
 ) -> TimeToTarget | None:
-    """The values of the event; None if it names no target accuracy."""
+    """The progress that a `target` event records; None if the event has no target accuracy."""
     target = _number(event, "target_accuracy")
     if target is None:
         return None
@@ -100,7 +101,7 @@ def target_words(told: TimeToTarget) -> str:
 
 
 def short_words(told: TimeToTarget) -> str:
-    """`0.9: 12.3 s, 120 steps`, the time without start-up, or `0.9: not reached (best 0.71)`."""
+    """`0.9: 12.3 s, 120 steps`, without the start-up, or `0.9: not reached (best 0.71)`."""
     if not told.is_reached:
         return f"{told.target_accuracy:g}: {not_reached_words(told)}"
     time = "time not measured" if told.training_s is None else f"{told.training_s:.4g} s"
@@ -115,17 +116,17 @@ def not_reached_words(told: TimeToTarget) -> str:
 
 
 def training_time(told: TimeToTarget | None) -> Estimate | None:
-    """Time without start-up, exact to the previous evaluation."""
+    """The time without start-up. Its uncertainty is the time since the previous evaluation."""
     return None if told is None else _estimate(told.training_s, told.earlier_s)
 
 
 def total_time(told: TimeToTarget | None) -> Estimate | None:
-    """Time with start-up."""
+    """The time with start-up. Its uncertainty is the time since the previous evaluation."""
     return None if told is None else _estimate(told.total_s, told.earlier_s)
 
 
 def steps(told: TimeToTarget | None) -> Estimate | None:
-    """Optimizer steps to the target."""
+    """Optimizer steps to the target. The uncertainty is the number of steps since the previous evaluation."""
     return None if told is None else _estimate(told.step, told.earlier_steps)
 
 

@@ -1,4 +1,4 @@
-"""How far a training is, and if it will end before its time limit. Pure."""
+"""How far a training is, and by how much it would exceed its time limit. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from coach.model.training.metrics import Counter, MetricEvent
 
 _MIN_STEPS = 20
 _MIN_TIME_S = 30.0
-"""A pace needs this many steps in this time at least: the first steps compile, warm up and fill caches."""
+"""A pace is computed from at least this many steps and this time. The first steps are slow: they compile,
+warm up and fill caches."""
 _BAR = re.compile(
     r"(?<![\w/.])(?P<done>\d{1,9})/(?P<total>\d{1,9}) \[(?P<used>[\d:]{4,11})<(?P<left>[\d:]{4,11}),"
 )
-"""tqdm's own line (tqdm/std.py, `format_meter`): `12/469 [00:31<19:40,  2.58s/it]`."""
+"""The end of tqdm's line (tqdm/std.py, `format_meter`): `12/469 [00:31<19:40,  2.58s/it]`."""
 _MAX_BAR_LINE = 1024
 
 
@@ -28,17 +29,17 @@ class Progress:
 
     step: int
     num_steps: int | None
-    """Number planned for the whole training; None if it is not known."""
+    """Number of steps planned for the whole training; None if unknown."""
     left_s: float | None
-    """Seconds to the last step at the pace of the newest tenth; None while the pace is not known."""
+    """Seconds to the last step, at the pace of the newest tenth of the steps; None if unknown."""
     is_bar: bool = False
-    """True if it comes from a progress bar in the log, which may count an epoch, not the training."""
+    """True if the values come from a progress bar in the log. A bar may count the steps of one epoch only."""
     counter: Counter = Counter.STEP
     """What `step` counts."""
 
     def ends_late_by_s(self, limit_left_s: float | None) -> float | None:
-        """Seconds by which it would exceed its time limit; None if it ends before, or if that is not
-        known."""
+        """Seconds by which the training would exceed its time limit; None if it would not, or if that is
+        unknown."""
         if self.is_bar and self.step < _MIN_STEPS:
             return None
         if self.left_s is None or limit_left_s is None or self.left_s <= limit_left_s:
@@ -49,7 +50,7 @@ class Progress:
 def progress_of(
     curve: Sequence[CurvePoint], parameters: Mapping[str, Any], events: Iterable[MetricEvent]
 ) -> Progress | None:
-    """The progress of a training that writes metrics. None before its first step."""
+    """The progress by the metrics; None before the first step."""
     if not curve:
         return None
     step, counter = curve[-1].step, curve[-1].counter
@@ -67,8 +68,10 @@ def progress_told(
     events: Iterable[MetricEvent],
     tails: Sequence[LogTail],
 ) -> Progress | None:
-    """The progress by the metrics; by a progress bar if they tell no length and the bar shows the loss, or if
-    there are none."""
+    """The progress by the metrics, else by a progress bar in the log.
+
+    If the metrics do not say how long the training is, a progress bar that shows the loss replaces them.
+    """
     measured = progress_of(curve, parameters, events)
     if measured is None:
         return progress_in_log(tails)
@@ -78,10 +81,10 @@ def progress_told(
 
 
 def progress_in_log(tails: Iterable[LogTail], word: str = "") -> Progress | None:
-    """The newest progress bar at the end of a log, in a line with `word`. None where there is none."""
+    """The last progress bar in the end of a log, if its line holds `word`; None if there is no such bar."""
     for tail in tails:
         for text in reversed(tail.lines):
-            # Bars overwrite each other in one line: the last one counts.
+            # A bar overwrites the one before it, so a line holds several. The last one is the newest.
             found = [*_BAR.finditer(text[-_MAX_BAR_LINE:])]
             if found and word in text[-_MAX_BAR_LINE:]:
                 bar = found[-1]
@@ -90,14 +93,14 @@ def progress_in_log(tails: Iterable[LogTail], word: str = "") -> Progress | None
 
 
 def recent_rate(curve: Sequence[CurvePoint]) -> float | None:
-    """Throughput of all ranks over the last tenth of the run."""
+    """Mean throughput of all ranks, over the newest tenth of the curve."""
     rates = [p.samples_per_s for p in curve if p.samples_per_s is not None]
     newest = rates[-max(1, len(rates) // 10) :]
     return sum(newest) / len(newest) if newest else None
 
 
 def _planned_steps(parameters: Mapping[str, Any], events: Iterable[MetricEvent]) -> int | None:
-    """`max_steps`, else the epochs times the mean steps of the epochs that ended."""
+    """`max_steps`, else the number of epochs times the mean number of steps in the epochs that ended."""
     max_steps, epochs = parameters.get("max_steps"), parameters.get("epochs")
     if isinstance(max_steps, int) and max_steps > 0:
         return max_steps
@@ -111,7 +114,8 @@ def _planned_steps(parameters: Mapping[str, Any], events: Iterable[MetricEvent])
 
 
 def _pace(curve: Sequence[CurvePoint]) -> float | None:
-    """Steps a second over the newest tenth, or over more if that is short of _MIN_STEPS or _MIN_TIME_S."""
+    """Steps per second over the newest tenth of the curve. The part is longer if it would have fewer than
+    _MIN_STEPS or last less than _MIN_TIME_S."""
     newest = curve[-1]
     if newest.time_s is None:
         return None
@@ -126,7 +130,7 @@ def _pace(curve: Sequence[CurvePoint]) -> float | None:
 
 
 def _clock_s(text: str) -> float | None:
-    """Seconds of `MM:SS` or `H:MM:SS`; None if it is neither."""
+    """Seconds in a text `MM:SS` or `H:MM:SS`; None for any other text."""
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
         return None

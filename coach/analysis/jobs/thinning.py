@@ -1,7 +1,7 @@
-"""Plan which records to thin when all of them together are too large, from sizes alone.
+"""Choose the records of runs to thin if all records together exceed a limit. Only their sizes are needed.
 
-The least needed part goes first: the rotated telemetry of all runs, then their other telemetry, then their
-metrics, each from the oldest run to the newest. No part is removed: it becomes one coarser file.
+The least needed part of all runs is thinned first: rotated telemetry, then other telemetry, then metrics.
+Within a part, the oldest run comes first. No part is removed: it is replaced by one coarser file.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from coach.model.training.records import Part, RecordLimits, RunRecords, Volume
 
 PACKED_BYTES = 2**20
-"""Bytes of a thinned part: some 5,000 samples, more than a chart has columns."""
+"""Largest size of a thinned part: about 5,000 samples, more than a chart has columns."""
 LOOSE_BYTES = PACKED_BYTES * 3 // 2
-"""A single file up to this size is left unchanged. Events are kept, so a thinned part may exceed
-PACKED_BYTES."""
+"""A part of one file up to this size is not thinned again. Thinning keeps all events, so its result may
+exceed PACKED_BYTES."""
 _SLACK = 0.9
-"""Thinning continues to this share of a limit, so that the next run does not start it again."""
+"""Thinning continues down to this share of a limit. Otherwise the next run would exceed the limit again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,32 +28,32 @@ class ThinStep:
     part: Part
     before: Volume
     after: Volume
-    """An estimate: the real size depends on the number of events."""
+    """An estimate: the size depends on the number of events, which is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThinPlan:
-    """The steps, in their order."""
+    """The steps in their order, and the size of all records before and after them."""
 
     steps: tuple[ThinStep, ...]
     now: Volume
     after: Volume
-    """Estimated size of all records after every step."""
+    """An estimate."""
     limits: RecordLimits
 
     @property
     def is_over(self) -> bool:
-        """True if the records hold more than allowed now."""
+        """True if the records exceed a limit now."""
         return not self.limits.is_met_by(self.now)
 
     @property
     def is_enough(self) -> bool:
-        """True if thinning brings the records below both limits."""
+        """True if the records meet both limits after the steps."""
         return self.limits.is_met_by(self.after)
 
 
 def total_of(records: Iterable[RunRecords]) -> Volume:
-    """All records together."""
+    """The size of all records together."""
     total = Volume()
     for one in records:
         total = total + one.total
@@ -63,9 +63,11 @@ def total_of(records: Iterable[RunRecords]) -> Volume:
 def plan_thinning(
     records: Iterable[RunRecords], untouchable: Collection[str], limits: RecordLimits
 ) -> ThinPlan:
-    """The fewest steps that bring the records below 90 % of both limits, or as near as they come.
+    """Plan steps in the order of this module until the records are within 90 % of both limits, or no step is
+    left.
 
-    `untouchable` are ids of runs that stay as they are. An empty plan means that the limits are met.
+    `untouchable` are the ids of runs that must not change. The plan has no steps if the limits are met, or if
+    nothing can be thinned.
     """
     oldest_first = sorted(records, key=lambda one: one.run_id)
     now = total_of(oldest_first)
@@ -92,13 +94,14 @@ def plan_thinning(
 
 
 def _volume(one: RunRecords, part: Part, old: Volume) -> Volume:
-    """Size of the input of a step: the TELEMETRY step also packs the result of the OLD step."""
+    """The size of a step's input. The step for TELEMETRY also merges the file that the step for OLD made
+    (`old`)."""
     if part is Part.OLD:
         return one.old
     return old + one.telemetry if part is Part.TELEMETRY else one.metrics
 
 
 def _is_worth_it(before: Volume, total: Volume, goal: RecordLimits) -> bool:
-    """True if a step helps with the limit that is not met."""
+    """True if a step saves bytes while there are too many bytes, or files while there are too many files."""
     saves_bytes = total.size_bytes > goal.max_bytes and before.size_bytes > LOOSE_BYTES
     return saves_bytes or (total.num_files > goal.max_files and before.num_files > 1)

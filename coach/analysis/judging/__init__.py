@@ -1,1 +1,1 @@
-"""Order diagnoses and put them into words: no finding, several jobs, ranking."""
+"""Rank findings and jobs, and put a diagnosis into words: text, Markdown, `no finding`."""

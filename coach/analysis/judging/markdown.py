@@ -1,30 +1,40 @@
-"""The findings of one job as Markdown, for a mail, an issue or a chat. Pure."""
+"""Write the findings of one job as Markdown, for a mail, an issue or a chat. Pure.
+
+Headings are in coach's own words. All text of logs, names and paths stands in code blocks, so none of it
+acts as Markdown, HTML or a mention.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from coach.analysis.judging.outcome_words import outcome_text
+from coach.analysis.judging.ticket_markdown import PLAIN_WORD
 from coach.analysis.spelling.printable import printable
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.judging.finding import Diagnosis, Evidence, Finding
 
-_FENCE = "    "
-"""Four spaces make a code block, whatever the text contains."""
+_INDENT = "    "
+"""Four spaces make a code block. A text cannot end it, unlike a fence of backticks."""
 
 
 def diagnosis_markdown(diagnosis: Diagnosis, name: str) -> str:
-    """How the job ended, and each finding with its proof and fixes. `name` is the job's name for readers."""
+    """How the job ended, then each finding with its evidence and fixes. `name` is the job's name in the
+    heading."""
     return "\n".join(_lines(diagnosis, name)) + "\n"
 
 
 def _lines(diagnosis: Diagnosis, name: str) -> Iterator[str]:
-    yield f"## {printable(name)}: {diagnosis.state or 'state unknown'}"
+    state = diagnosis.state or "state unknown"
+    if _is_plain(name) and _is_plain(state):
+        yield f"## {name}: {state}"
+    else:
+        yield from ("## A job", "", _INDENT + printable(f"{name}: {state}"))
     if withheld := why_withheld(diagnosis):
-        yield from ("", withheld.because)
+        yield from ("", _INDENT + printable(withheld.because))
         return
     if outcome := outcome_text(diagnosis.outcome):
-        yield from ("", outcome)
+        yield from ("", _INDENT + printable(outcome))
     if not diagnosis.findings:
         yield from ("", "no finding")
     for finding in diagnosis.findings:
@@ -32,21 +42,26 @@ def _lines(diagnosis: Diagnosis, name: str) -> Iterator[str]:
         yield from _finding(finding)
 
 
+def _is_plain(text: str) -> bool:
+    """True if no word of the text can be Markdown."""
+    return all(map(PLAIN_WORD.fullmatch, text.split(" ")))
+
+
 def _finding(finding: Finding) -> Iterator[str]:
     follows = f", follows from {finding.consequence_of}" if finding.consequence_of else ""
     yield f"### {finding.severity.word}: {finding.rule} {finding.name}{follows}"
-    yield from ("", printable(finding.summary), "")
+    yield from ("", _INDENT + printable(finding.summary))
     for item in finding.evidence:
-        yield _FENCE + _proof(item)
+        yield _INDENT + _evidence(item)
     for fix in finding.fixes:
-        yield from ("", f"Fix: {printable(fix.title)}")
+        yield from ("", "Fix:", "", _INDENT + printable(fix.title))
         if fix.command:
-            yield from ("", _FENCE + printable(fix.command))
+            yield _INDENT + printable(fix.command)
         for key, value in fix.changes.items():
-            yield from ("", f"{_FENCE}{printable(key)} = {printable(str(value))}")
+            yield f"{_INDENT}{printable(key)} = {printable(str(value))}"
 
 
-def _proof(item: Evidence) -> str:
+def _evidence(item: Evidence) -> str:
     text = printable(item.text)
     if item.file is None:
         return text

@@ -1,6 +1,6 @@
-"""Say what a diagnosis without a finding means: not checked, nothing known, or healthy. Pure.
+"""Say what a diagnosis without a finding means: not checked, silent, nothing known, or healthy. Pure.
 
-These three are different facts. Every list, screen and command takes its word from this module.
+These are different facts. Every list, screen and command takes its word from this module.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _WAITING = frozenset({"PENDING", "CONFIGURING"})
 
 
 class Look(StrEnum):
-    """The value is the word shown."""
+    """The state of one target. The value is the word that coach shows."""
 
     WENT_WRONG = "went wrong"
-    """There is a finding at warning or above, which says more."""
+    """There is a warning or a critical finding. It says more than this word."""
     NOT_LOOKED_AT = "not checked"
     SILENT = "silent"
-    """It runs, and has written nothing for long."""
+    """The job runs, and has written nothing for a long time."""
     NOTHING_KNOWN = "nothing known"
     HEALTHY = "healthy"
 
@@ -44,7 +44,7 @@ _MEANINGS = {
 
 
 def look_of(diagnosis: Diagnosis | None) -> Look:
-    """The word for one target. None: it was not judged yet."""
+    """The word for one target. `diagnosis` is None if it was not judged yet."""
     if diagnosis is None:
         return Look.NOT_LOOKED_AT
     if any(finding.severity > Severity.INFO for finding in diagnosis.findings):
@@ -57,7 +57,7 @@ def look_of(diagnosis: Diagnosis | None) -> Look:
 
 
 def look_of_past(past: PastRun | None) -> Look:
-    """The word for a remembered run that has ended."""
+    """The word for an ended run that coach remembers."""
     if past is None or not past.is_judged:
         return Look.NOT_LOOKED_AT
     if past.rule is not None:
@@ -66,12 +66,12 @@ def look_of_past(past: PastRun | None) -> Look:
 
 
 def sign_of(look: Look) -> str:
-    """One character, so that colour never carries the meaning alone."""
+    """One character for the word, so that the meaning never depends on colour alone."""
     return _SIGNS[look]
 
 
 def meaning_of(diagnosis: Diagnosis | None) -> str:
-    """The word with its meaning, as one line."""
+    """One line: the word and its meaning."""
     look = look_of(diagnosis)
     if look is Look.NOT_LOOKED_AT and diagnosis is not None:
         return "not checked: it has not started"
@@ -85,7 +85,7 @@ def meaning_of(diagnosis: Diagnosis | None) -> str:
 
 
 def why_no_fix(diagnosis: Diagnosis | None) -> str:
-    """The answer to the fix key when there is no fix to offer."""
+    """The answer to the key for fixes if there is no fix to offer."""
     look = look_of(diagnosis)
     if diagnosis is not None and (withheld := why_withheld(diagnosis)):
         return withheld.because

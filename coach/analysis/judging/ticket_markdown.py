@@ -15,7 +15,7 @@ from coach.runs import RUN_ID
 
 _MAX_WIDTH = 400
 _TICKS = re.compile("`+")
-_PLAIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_+-]{0,60}[A-Za-z0-9])?")
+PLAIN_WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_+-]{0,60}[A-Za-z0-9])?")
 """A name that cannot contain Markdown."""
 _NONE = "none"
 
@@ -61,8 +61,8 @@ def _title(told: Mapping[str, Any]) -> str:
     """The title, made only of words that cannot be Markdown."""
     target, state = str(told["target"]), str(told["state"] or "")
     kind = "Run" if RUN_ID.match(target) else "Job"
-    what = f"{kind} {target}" if target[:1].isdigit() and _PLAIN.fullmatch(target) else "A job"
-    return what + (f": {state}" if _PLAIN.fullmatch(state) and "_" not in state else "")
+    what = f"{kind} {target}" if target[:1].isdigit() and PLAIN_WORD.fullmatch(target) else "A job"
+    return what + (f": {state}" if PLAIN_WORD.fullmatch(state) and "_" not in state else "")
 
 
 def _section(title: str, lines: Iterable[str], language: str = "text") -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Compare the GPUs of one job: each quantity, its spread, and its curve.
+"""Compare the GPUs of one job: the spread and the curve of each quantity.
 
-Utilization says only that some kernel ran. So the first quantity is one that shows how hard a GPU works: SM
-activity if measured, else power over its limit.
+Utilization says only that some kernel ran. SM activity, or else power over its limit, shows how hard a GPU
+works, so it comes first.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ class Quantity:
     name: str
     unit: str
     of: Callable[[GpuSample], float | None]
+    """Read the quantity from a sample; None if it was not measured."""
     outlier: float
-    """Distance from the median that is marked, in `unit`."""
+    """Distance from the median, in `unit`, from which a GPU is marked as an outlier."""
     top: float | None = 100.0
-    """The end of its scale; None: the largest value."""
+    """Top of the scale; None: the largest value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One quantity over the GPUs of a job at one time, with the GPUs that have the least and the most."""
+    """One quantity over the GPUs of a job at one time, and the GPUs with the lowest and the highest value."""
 
     quantity: Quantity
     low: float
@@ -48,7 +49,8 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The least, the median and the most of several GPUs at one time; None breaks the curve."""
+    """The lowest value, the median and the highest value of several GPUs at one time. None breaks the
+    curve."""
 
     time_s: float
     low: float | None
@@ -71,13 +73,13 @@ QUANTITIES = (SM_ACTIVITY, POWER, UTILIZATION, MEMORY, TEMPERATURE, CLOCK)
 
 
 def measured_quantities(samples: Iterable[GpuSample]) -> list[Quantity]:
-    """Quantities that at least one GPU has; the best measure of load first."""
+    """The quantities that at least one sample holds, the best measure of load first."""
     known = list(samples)
     return [each for each in QUANTITIES if any(each.of(sample) is not None for sample in known)]
 
 
 def spread(quantity: Quantity, samples: Iterable[GpuSample]) -> Spread | None:
-    """None if no GPU has the quantity."""
+    """The spread of a quantity over `samples`, one of each GPU; None if no sample holds it."""
     known = [
         (value, (sample.node, sample.gpu)) for sample in samples if (value := quantity.of(sample)) is not None
     ]
@@ -98,8 +100,8 @@ def bands(
     end_s: float,
     num_points: int,
 ) -> dict[str, list[Band]]:
-    """The curves of the quantities between two times, by name, each with at most `num_points` points plus the
-    breaks between them."""
+    """Name of the quantity → its curve between two times: at most `num_points` points, and the breaks between
+    them."""
     width = max((end_s - start_s) / max(1, num_points), 1e-9)
     found: dict[str, dict[int, list[float]]] = {each.name: {} for each in quantities}
     for key in gpus:
@@ -127,7 +129,7 @@ def _joined(places: dict[int, list[float]], start_s: float, width: float) -> lis
 
 
 def _is_silence(gaps: list[int], index: int, width: float) -> bool:
-    """True if a gap is a real pause: older samples are thinned, so their gaps are wider too, but not
-    suddenly."""
+    """True if no GPU was measured during a gap. The history thins older samples, so their gaps widen step by
+    step; a pause is much wider than the gaps beside it."""
     beside = max(gaps[max(0, index - 1) : index] + gaps[index + 1 : index + 2], default=0)
     return gaps[index] * width > GAP_S and gaps[index] > 4 * max(1, beside)

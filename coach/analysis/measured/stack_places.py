@@ -58,7 +58,12 @@ def place_of(rank: RankStack) -> Place:
 def own_frame(frames: Sequence[Frame]) -> Frame:
     """The innermost frame of the training's own code; without one, the innermost of all. `frames` has one at
     least."""
-    return next((frame for frame in frames if not _is_of(frame, _LIBRARIES)), frames[0])
+    return next((frame for frame in frames if not is_of_library(frame)), frames[0])
+
+
+def is_of_library(frame: Frame) -> bool:
+    """True if the frame is not of the training's own code."""
+    return _is_of(frame, _LIBRARIES)
 
 
 def _in_collective(frames: Sequence[Frame]) -> tuple[str, bool] | None:

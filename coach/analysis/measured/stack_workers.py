@@ -1,5 +1,6 @@
-"""The places of the processes below a rank: DataLoader workers, and other Python children. If a rank waits
-for its data loader, the worker that is not idle shows the cause.
+"""Find the place in the code of each process below a rank: DataLoader workers, and other Python children.
+
+If a rank waits for its data loader, the worker that is not idle shows the cause.
 
 Pure.
 """
@@ -10,27 +11,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from coach.analysis.measured.stack_places import own_frame, place_by_kernel
+from coach.analysis.measured.stack_places import is_of_library, own_frame, place_by_kernel
 from coach.model.training.stacks import Frame, RankStack, WorkerStack
 
 _LOOP = "_worker_loop"
-_FETCH = "torch/utils/data/_utils/fetch.py"
+_LOADER = "torch/utils/data/_utils/"
+_FETCH = _LOADER + "fetch.py"
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Workers with the same stack. All are below ranks of one group."""
+    """Workers with the same stack, below the ranks of one group."""
 
     label: str
     """`2 DataLoader workers of rank 1`."""
     words: str
-    """The words after the label: `wait for the next batch to load`."""
+    """The words after the label: `wait for the next samples to load`."""
     pids: tuple[int, ...]
     first: WorkerStack
     frames: tuple[Frame, ...]
-    """The frames of their own work, innermost first; empty if they are idle."""
+    """The frames of their own work, innermost first; empty if they are idle, or have no stack."""
     is_cause: bool
-    """True if a rank that waits for its data loader waits for them."""
+    """True if a rank that waits for its data loader probably waits for these workers."""
 
     @property
     def sentence(self) -> str:
@@ -38,18 +40,19 @@ class Workers:
 
 
 def is_loader_worker(worker: WorkerStack) -> bool:
-    """True if torch's DataLoader started it. Without a stack that cannot be seen."""
+    """True if torch's DataLoader started it. False without a stack, because only the stack shows it."""
     return any(frame.name == _LOOP for frame in worker.frames)
 
 
 def own_frames(worker: WorkerStack) -> tuple[Frame, ...]:
-    """The frames inside the worker's loop. A forked worker shows the frames of its rank outside it."""
+    """The frames inside the worker's loop. Outside the loop, a forked worker has the frames of its rank."""
     names = [frame.name for frame in worker.frames]
     return worker.frames[: names.index(_LOOP)] if _LOOP in names else worker.frames
 
 
 def merge_workers(ranks: Sequence[RankStack], label: str) -> list[Workers]:
-    """The workers of these ranks by their stacks, the likely causes first. `label` spells the ranks."""
+    """Merge the workers of these ranks that have equal stacks. The likely causes come first. `label` names
+    the ranks."""
     by_key: dict[object, list[WorkerStack]] = {}
     for rank in ranks:
         for worker in rank.workers:
@@ -67,8 +70,13 @@ def _key(worker: WorkerStack) -> object:
 
 
 def _is_idle(worker: WorkerStack) -> bool:
-    """True if a DataLoader worker waits for an index, not for a sample."""
-    return is_loader_worker(worker) and not any(_FETCH in frame.file for frame in own_frames(worker))
+    """True if a DataLoader worker waits for the next index. It is busy while it fetches samples, or runs the
+    program's `worker_init_fn`."""
+    if not is_loader_worker(worker):
+        return False
+    own = own_frames(worker)
+    is_in_program = any(not is_of_library(frame) and _LOADER not in frame.file for frame in own)
+    return not is_in_program and not any(_FETCH in frame.file for frame in own)
 
 
 def _workers(group: Sequence[WorkerStack], ranks: str) -> Workers:

@@ -1,1 +1,1 @@
-"""The filter language, and the tables of the fields of jobs and nodes."""
+"""The filter language, and one table of fields for each of its uses: queue, history and nodes."""

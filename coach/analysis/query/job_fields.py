@@ -1,7 +1,7 @@
-"""The fields by which jobs can be filtered and sorted: one table for the queue, one for the history.
+"""The fields by which users filter and sort jobs: one table for the queue, one for the history.
 
-Kept apart from the language because this part grows: a new field of a job is one line here, and the parser,
-`--help`, `--columns` and the screens then have it.
+The tables are apart from the language because they grow. A new field of a job is one line here; the parser,
+`--help`, `--columns` and the screens read it from the table.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ _PAST = frozenset(
 
 
 def job_vocabulary(user: str | None, now_s: float | None, expand: Expand) -> Vocabulary[Job]:
-    """`user` is the value of `me`; `now_s` is the end of waiting times; `expand` expands node sets."""
+    """The fields of jobs in the queue. `user` is the value of `me`. Waiting times are counted up to `now_s`.
+    `expand` expands node sets."""
     kinds: dict[str | None, str] = {}
 
     def pending_class(job: Job) -> str | None:
@@ -97,37 +98,38 @@ def job_vocabulary(user: str | None, now_s: float | None, expand: Expand) -> Voc
     fields = (
         field("id", "job_id", "JOB", "job id", ID, "job", "job_id"),
         field("name", "name", "NAME", "job name", TEXT),
-        field("user", "user", "USER", "whose it is", or_me(NAME, user)),
+        field("user", "user", "USER", "the user who submitted it", or_me(NAME, user)),
         field("state", "state", "STATE", "state", _STATE),
-        field("reason", "reason", "REASON", "Slurm's reason why it waits, or how it ended", TEXT),
+        field("reason", "reason", "REASON", "Slurm's reason for the wait, or for the end", TEXT),
         Field(
             "class",
             "pending_class",
             "CLASS",
-            "what kind of reason a pending job has",
+            "class of a pending job's reason",
             choice(kind.value for kind in _CLASSES),
             pending_class,
         ),
         field("part", "partition", "PARTITION", "partition", NAME, "partition"),
         field("account", "account", "ACCOUNT", "account", NAME),
         field("qos", "qos", "QOS", "QOS", NAME),
-        field("node", "nodes", "NODES", "the nodes that it has", node_set(expand)),
-        field("nodes", "num_nodes", "NUM NODES", "how many nodes", COUNT),
-        field("cpus", "num_cpus", "CPUS", "how many CPUs", COUNT, "cpu"),
-        field("gpu", "num_gpus", "GPUS", "how many GPUs", COUNT, "gpus"),
+        field("node", "nodes", "NODES", "the job's nodes", node_set(expand)),
+        field("nodes", "num_nodes", "NUM NODES", "number of nodes", COUNT),
+        field("cpus", "num_cpus", "CPUS", "number of CPUs", COUNT, "cpu"),
+        field("gpu", "num_gpus", "GPUS", "number of GPUs", COUNT, "gpus"),
         field("used", "time_used_s", "TIME", "time used", DURATION, "time"),
         field("left", "time_left_s", "LEFT", "time left", DURATION),
         field("limit", "time_limit_s", "LIMIT", "time limit", DURATION),
         Field("wait", "time_waited_s", "WAITED", "how long a pending job has waited", DURATION, waited_s),
-        field("priority", "priority", "PRIORITY", "Slurm's number, larger is sooner", COUNT),
-        field("submit", "submit_time_s", "SUBMITTED", "when it was submitted", TIME, "submitted"),
-        field("start", "start_time_s", "START", "when it started, or is expected to", TIME),
+        field("priority", "priority", "PRIORITY", "Slurm's priority; a larger number goes first", COUNT),
+        field("submit", "submit_time_s", "SUBMITTED", "time of submission", TIME, "submitted"),
+        field("start", "start_time_s", "START", "time of the start, known or expected", TIME),
     )
     return Vocabulary(fields, _text)
 
 
 def past_job_vocabulary(user: str | None, expand: Expand) -> Vocabulary[PastJob]:
-    """The same fields for ended jobs, and how well they used their resources."""
+    """The fields of ended jobs: those of the queue that still have a value, the end, and the use of the
+    requested resources."""
     of_job = job_vocabulary(user, None, expand)
     fields: list[Field[PastJob]] = [
         replace(each, value=partial(_of_job, each.value))  # type: ignore[misc]
@@ -135,13 +137,20 @@ def past_job_vocabulary(user: str | None, expand: Expand) -> Vocabulary[PastJob]
         if each.name in _PAST
     ]
     more = (
-        ("ended", "end_time_s", "ENDED", "when it ended", TIME, "job.end_time_s"),
-        ("exit", "exit_code", "EXIT", "exit status", COUNT, "job.exit_code"),
-        ("use_time", "time_pct", "OF LIMIT", "% of its time limit used", PERCENT, "efficiency.time_pct"),
-        ("use_cpu", "cpu_pct", "CPU", "% of its CPUs used", PERCENT, "efficiency.cpu_pct"),
-        ("use_mem", "memory_pct", "MEMORY", "% of its memory used", PERCENT, "efficiency.memory_pct"),
-        ("use_gpu", "gpu_pct", "GPU", "% of its GPUs used", PERCENT, "efficiency.gpu_pct"),
-        ("source", "source", "SOURCE", "who tells", choice(("sacct", "run", "seen")), "source"),
+        ("ended", "end_time_s", "ENDED", "time of the end", TIME, "job.end_time_s"),
+        ("exit", "exit_code", "EXIT", "exit status of the script", COUNT, "job.exit_code"),
+        ("use_time", "time_pct", "OF LIMIT", "time used, % of the limit", PERCENT, "efficiency.time_pct"),
+        ("use_cpu", "cpu_pct", "CPU", "CPU time, % of the allocated", PERCENT, "efficiency.cpu_pct"),
+        (
+            "use_mem",
+            "memory_pct",
+            "MEMORY",
+            "peak memory, % of the request",
+            PERCENT,
+            "efficiency.memory_pct",
+        ),
+        ("use_gpu", "gpu_pct", "GPU", "mean GPU utilization, %", PERCENT, "efficiency.gpu_pct"),
+        ("source", "source", "SOURCE", "source of the row", choice(("sacct", "run", "seen")), "source"),
     )
     fields += [
         Field(name, key, title, about, kind, attrgetter(path)) for name, key, title, about, kind, path in more

@@ -1,7 +1,7 @@
-"""The filter language: words such as `state:pending gpu:>0 text`, compiled once into tests; sorting and
-columns use the same names.
+"""The filter language: compile a filter such as `state:pending gpu:>0 text` once into tests of a row.
 
-A vocabulary is one table of fields. Parser, help, screens and docs are made from it, so they cannot disagree.
+Sorting and columns use the names of the filter's fields. A vocabulary is one table of fields. Parser, help,
+screens and docs are made from it, so they cannot disagree.
 The fields are in `job_fields.py` and `node_fields.py`; values are parsed in `kinds.py`.
 """
 
@@ -37,13 +37,14 @@ class Field(Generic[T]):
     about: str
     kind: Kind
     value: Callable[[T], Any]
-    """None if not known: no word matches that, and it sorts last in either direction."""
+    """Returns the field's value of a row; None if not known. Only a negated word matches None. None sorts
+    last in either direction."""
     aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One parsed word. `key` is the name of a field, None for plain text."""
+    """One parsed word of a filter. `key` is the name of a field; None for plain text."""
 
     key: str | None
     values: tuple[str, ...]
@@ -52,7 +53,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Query(Generic[T]):
-    """Words that must all match."""
+    """A compiled filter. A row matches if all words match."""
 
     text: str
     words: tuple[Word, ...]
@@ -79,10 +80,10 @@ class Vocabulary(Generic[T]):
 
     fields: tuple[Field[T], ...]
     text: Callable[[T], str]
-    """The text that a word without a key is searched in."""
+    """Returns the text of a row that is searched for words without a key."""
 
     def query(self, text: str) -> Query[T]:
-        """Compile a filter. Raises UserError that names the wrong word and the correct form."""
+        """Compile a filter. For a wrong word, raise a UserError with the word and the correct form."""
         words, tests = [], []
         plain: list[tuple[str, bool]] = []
         for raw in _WORD.findall(text):
@@ -103,13 +104,13 @@ class Vocabulary(Generic[T]):
         return Query(text, tuple(words), tuple(tests))
 
     def orders(self, text: str) -> tuple[Order[T], ...]:
-        """Parse `-gpu,user`: most GPUs first, then by user."""
+        """Parse a sort order. `-gpu,user` sorts by GPUs, most first, and then by user."""
         return tuple(
             Order(self._named("sort", name.lstrip("-")), name.startswith("-")) for name in _names(text)
         )
 
     def columns(self, text: str) -> tuple[Field[T], ...]:
-        """Parse `id,user,gpu`; each column counts once."""
+        """Parse a list of columns, such as `id,user,gpu`. A repeated column counts once."""
         return tuple(dict.fromkeys(self._named("columns", name) for name in _names(text)))
 
     def field(self, name: str) -> Field[T] | None:
@@ -122,7 +123,7 @@ class Vocabulary(Generic[T]):
         if field is not None and field.kind.read is not None:
             return field
         if field is not None:
-            raise UserError(f"filter: {word}: {field.name} is a column, and nothing to filter by")
+            raise UserError(f"filter: {word}: {field.name} is a column, not a filter key")
         keys = {
             name: each.name for each in self.fields if each.kind.read for name in (each.name, *each.aliases)
         }
@@ -138,7 +139,7 @@ class Vocabulary(Generic[T]):
         return field
 
     def help_lines(self) -> list[str]:
-        """The meaning of each key, and how its values are written."""
+        """One line for each field: its names, its meaning, and an example of a value."""
         names = [", ".join((each.name, *each.aliases)) for each in self.fields]
         width = max(map(len, names))
         return [
@@ -149,10 +150,10 @@ class Vocabulary(Generic[T]):
 
 
 def in_order(rows: Iterable[R], orders: Iterable[Order[T]], of: Callable[[R], T] | None = None) -> list[R]:
-    """Sort by the first order, then by the next. Equal rows keep their order, and unknown values come last in
+    """Sort by the first order, then by the next. Equal rows keep their order. Unknown values come last in
     either direction.
 
-    `of` returns the value to sort by, if a row is not that value itself.
+    Without `of`, the orders read their fields from the row; with it, from `of(row)`.
     """
     ordered = list(rows)
     for order in reversed(tuple(orders)):
@@ -204,6 +205,6 @@ def _names(text: str) -> list[str]:
 
 
 def _did_you_mean(name: str, known: dict[str, str], after: str) -> str:
-    """`known` maps each accepted spelling of a name to the one to suggest."""
+    """A suggestion for a misspelt name. `known` maps each accepted name to the name to suggest."""
     close = get_close_matches(name.lower(), known, 1, 0.6)
     return f"; did you mean {known[close[0]]}{after}?" if close else ""

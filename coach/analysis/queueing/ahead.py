@@ -1,4 +1,4 @@
-"""Rank a waiting job among those that wait for the same partition, by Slurm's own priorities."""
+"""Rank a waiting job among the jobs that wait for the same partition, by Slurm's priorities."""
 
 from __future__ import annotations
 
@@ -12,22 +12,27 @@ MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The number of waiting jobs in its partitions, and of those with a higher priority."""
+    """A job's place among the waiting jobs of its partitions."""
 
     num_ahead: int
+    """The number of waiting jobs with a higher priority."""
     num_waiting: int
+    """The number of waiting jobs, this one included."""
     first: tuple[str, ...] = ()
-    """The first of those ahead, highest priority first."""
+    """Ids of up to MAX_NAMED jobs ahead, the highest priority first."""
     same_name: tuple[str, ...] = ()
-    """The user's other jobs of this name, for a singleton: it waits for their end."""
+    """Ids of up to MAX_NAMED jobs that a singleton waits for: its user's other jobs of the same name."""
 
 
 def standing_of(job: Job, jobs: Iterable[Job]) -> Standing | None:
-    """Count rows of the queue: an array that waits is one. None if the job does not wait, is held, or has no
-    known priority; a singleton without one names only the jobs of its name."""
+    """Find the job's standing. A waiting array is one row of the queue, and counts as one job.
+
+    None if the job does not wait, is held, or has no known priority. For a singleton without a priority, the
+    standing has only `same_name`.
+    """
     if job.state != "PENDING":
         return None
-    if not job.priority:  # Slurm gives none to a job that waits for others
+    if not job.priority:  # Slurm gives no priority to a job that waits for other jobs
         names = same_name(job, jobs)
         return Standing(0, 0, (), names) if names else None
     wanted = frozenset(job.partition.split(","))
@@ -46,7 +51,7 @@ def standing_of(job: Job, jobs: Iterable[Job]) -> Standing | None:
 
 
 def same_name(job: Job, jobs: Iterable[Job]) -> tuple[str, ...]:
-    """The user's other jobs of its name, if it is a singleton."""
+    """Ids of the user's other jobs of the same name, if the job is a singleton."""
     if "singleton" not in (job.dependency or ""):
         return ()
     named = (job.name, job.user, job.cluster)

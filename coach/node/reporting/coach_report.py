@@ -7,8 +7,8 @@
         coach_report.step(loss=loss, samples=len(batch))
 
 A job that coach launched, and a command under `coach run`, can import this module. It needs only the standard
-library, so a copy beside a script lets the script run anywhere. No function raises or blocks. Tensors are
-read once in ten steps, or once a second, so the training seldom waits for its GPU.
+library, so a copy beside a script lets the script run anywhere. No function raises. Reading a tensor waits
+for the GPU, so tensors are read together: after ten steps, or at the first step after a second.
 """
 
 import atexit
@@ -24,7 +24,8 @@ INTERVAL_S = 1.0
 
 
 class _Report:
-    """The records of this process, appended to `metrics/rank-<r>.jsonl` of the run directory."""
+    """Collects the records of this process, and appends them to `metrics/rank-<r>.jsonl` in the run
+    directory."""
 
     def __init__(self, environment: "os._Environ[str]") -> None:
         def number(*names: str) -> Optional[int]:
@@ -44,7 +45,7 @@ class _Report:
         self._written_s = time.monotonic()
 
     def is_on(self) -> bool:
-        """False also in a forked worker process: the records belong to its parent."""
+        """True under coach. False in a forked worker process: the records belong to its parent."""
         return bool(self._run_dir) and os.getpid() == self._pid
 
     def step(self, number: Optional[int], samples: Optional[int], values: Dict[str, Any]) -> None:
@@ -77,8 +78,17 @@ class _Report:
             lines = [json.dumps({key: _number(value) for key, value in each.items()}) for each in records]
             self._file.write("".join(f"{line}\n" for line in lines).encode())
         except Exception as error:
-            sys.stderr.write(f"coach_report: {error}: the numbers of rank {self.rank} are not recorded\n")
+            self._stop(error)
+
+    def end(self, error: Exception) -> None:
+        """Write the collected records, and report that the next ones are not recorded."""
+        self.write()
+        self._stop(error)
+
+    def _stop(self, error: Exception) -> None:
+        if self._run_dir:
             self._run_dir = ""
+            sys.stderr.write(f"coach_report: {error}: the numbers of rank {self.rank} are not recorded\n")
 
     def _take(self, record: Dict[str, Any]) -> None:
         self._records.append(record)
@@ -87,9 +97,9 @@ class _Report:
 
     def _opened(self) -> Any:
         folder = os.path.join(self._run_dir, "metrics")  # noqa: PTH118 (pathlib is slow to import)
-        os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 (the same)
-        path = os.path.join(folder, f"rank-{self.rank}.jsonl")  # noqa: PTH118 (the same)
-        file = open(path, "ab", buffering=0)  # noqa: SIM115 (the same; it ends with the process)
+        os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 (pathlib is slow to import)
+        path = os.path.join(folder, f"rank-{self.rank}.jsonl")  # noqa: PTH118 (pathlib is slow to import)
+        file = open(path, "ab", buffering=0)  # noqa: SIM115 (stays open until the process ends)
         start = {"event": "start", "time_s": time.time(), "step": 0, "world_size": self.world_size}
         start.update(node=self._node, local_rank=self._local_rank, loss_of="rank")
         file.write(b"\n" * _ends_within_a_line(path) + json.dumps(start).encode() + b"\n")
@@ -99,23 +109,30 @@ class _Report:
 def step(
     *, step: Optional[int] = None, loss: Any = None, samples: Optional[int] = None, **values: Any
 ) -> None:
-    """Call it once in each optimizer step, on each rank.
+    """Record one optimizer step. Call it once in each step, on each rank.
 
-    `loss`, and further values by name (`lr grad_norm accuracy data_time_s`), may be numbers or tensors of one
-    element. `samples` is the number of samples of this rank in this step. `step` counts from 0 if left out.
+    `loss` and further values, given by name (`lr grad_norm accuracy data_time_s`), may be numbers or tensors
+    of one element. `samples` is the number of samples of this rank in this step. `step` is the step's number;
+    without it, the calls are counted from 0.
     """
     if _REPORT.is_on():
-        _REPORT.step(step, samples, {"loss": loss, **values})
+        try:
+            _REPORT.step(step, samples, {"loss": loss, **values})
+        except Exception as error:
+            _REPORT.end(error)
 
 
 def evaluation(*, step: Optional[int] = None, **values: Any) -> None:
-    """Call it after an evaluation: `coach_report.evaluation(loss=0.3, accuracy=0.91)`."""
+    """Record the results of an evaluation: `coach_report.evaluation(loss=0.3, accuracy=0.91)`."""
     if _REPORT.is_on():
-        _REPORT.evaluation(step, values)
+        try:
+            _REPORT.evaluation(step, values)
+        except Exception as error:
+            _REPORT.end(error)
 
 
 def _held(values: Dict[str, Any]) -> Dict[str, Any]:
-    """The values, detached from the graph that a loss keeps in memory."""
+    """The values, without the autograd graph that a loss tensor keeps in memory."""
     return {
         name: value.detach() if hasattr(value, "detach") else value
         for name, value in values.items()
@@ -124,7 +141,7 @@ def _held(values: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """The number in the form of the metric files: a non-finite number is a string, because JSON has none."""
+    """The value as metric files write it. JSON has no non-finite numbers, so those become strings."""
     if isinstance(value, (str, int)) or value is None:
         return value
     value = float(value)
@@ -134,7 +151,7 @@ def _number(value: Any) -> Any:
 
 
 def _ends_within_a_line(path: str) -> bool:
-    """True if an earlier process was killed in the middle of a write."""
+    """True if the file's last line is incomplete, because an earlier process was killed during a write."""
     with open(path, "rb") as file:
         if not file.seek(0, os.SEEK_END):
             return False

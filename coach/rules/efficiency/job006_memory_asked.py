@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.advice.launched_with import int_resource
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import parse_mib, size_text
 from coach.rules.from_numbers.job_means import CONFIDENCE, PEAK, node_means, peaks_of_memory
@@ -17,16 +18,18 @@ class MemoryAsked(Rule):
     """A completed run used little of the memory that it requested.
 
     What it sees
-        The peak resident memory of the job on any node, sampled over the whole run, compared with the `--mem`
-        of the launch. For a job that coach did not launch: the peak that the site's jobstats left in the
-        accounting, compared with the allocated memory.
+        coach compares the peak of the job's resident memory with the `--mem` of the launch. It samples every
+        node over the whole run. For a job that coach did not launch, it compares the peak that the site's
+        jobstats left in the accounting with the allocated memory.
     Why it matters
         Unused memory keeps other jobs off the node, and a smaller request starts sooner.
     When it stays silent
-        Unless the run completed and was launched with `--mem`: a site's default is not the user's choice. For
-        a job that coach did not launch, the two cannot be told apart. On small requests and short runs.
+        If the run did not complete, on small requests, and on short runs. If a node was sampled for a short
+        time, not up to the run's end, or not at all: its peak is not known. If the run was launched without
+        `--mem`: the site's default is not the user's choice. coach cannot see that for a job that it did not
+        launch, so there the finding may concern a default.
     What to do
-        Request 1.3 times the peak the next time, but not less: sampling misses short bursts.
+        Request 1.3 times the peak the next time, and not less: sampling misses short bursts.
     Sources
         slurmpast (below 35 % and 32 GiB idle); Princeton jobstats.
     """
@@ -41,9 +44,11 @@ class MemoryAsked(Rule):
     )
     thresholds = (
         Threshold("used_share", 0.35, "of the request", "slurmpast's bound"),
-        Threshold("idle_mib", 32768, "MiB", "less keeps no other job off a node"),
+        Threshold("idle_mib", 32768, "MiB", "less unused memory keeps no other job off a node"),
         Threshold("min_s", 300, "seconds", "a shorter run may not have reached its peak"),
-        Threshold("headroom", 1.3, "times the peak", "a sampled peak is a floor: bursts are missed"),
+        Threshold(
+            "headroom", 1.3, "times the peak", "the true peak may be higher: samples miss short bursts"
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -52,7 +57,7 @@ class MemoryAsked(Rule):
         if snapshot.run is None:
             peaks = peaks_of_memory(node_means(snapshot, self.values["min_s"]))
             if peaks:
-                # The fullest node counts: the next request must be enough for it.
+                # The node with the highest share in use counts: the next request must be enough for it.
                 peak, allotted = max(peaks, key=lambda each: each[0] / each[1])
                 yield from self._judged(
                     peak, allotted, f"on a node {PEAK}", "memory allotted per node", CONFIDENCE
@@ -62,16 +67,23 @@ class MemoryAsked(Rule):
         asked = parse_mib(asked_text, "M") if isinstance(asked_text, str) else None
         if not asked:
             return
-        samples = [
-            sample
-            for node in history.nodes
-            for sample in history.host(node)
-            if sample.memory_used_mib is not None
-        ]
-        if not samples or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
+        sampled = self._sampled_peaks(history, snapshot.run.ended_time_s)
+        if len(sampled) < (int_resource(snapshot.run, "num_nodes") or 1):
             return
-        peak = max(sample.memory_used_mib or 0.0 for sample in samples)
-        yield from self._judged(peak, asked, "on a node, sampled", "memory requested per node", 0.8)
+        yield from self._judged(max(sampled), asked, "on a node, sampled", "memory requested per node", 0.8)
+
+    def _sampled_peaks(self, history: History, ended_s: float | None) -> list[float]:
+        """The peak of each node in MiB. Empty if a node was sampled for too short a time, or if its samples
+        stop long before the run's end."""
+        peaks, min_s = [], self.values["min_s"]
+        for node in history.nodes:
+            samples = [each for each in history.host(node) if each.memory_used_mib is not None]
+            if not samples or samples[-1].time_s - samples[0].time_s < min_s:
+                return []
+            if ended_s is not None and ended_s - samples[-1].time_s > min_s:
+                return []
+            peaks.append(max(each.memory_used_mib or 0.0 for each in samples))
+        return peaks
 
     def _judged(
         self, peak: float, asked: float, how: str, what_asked: str, confidence: float

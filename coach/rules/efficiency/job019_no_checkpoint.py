@@ -1,4 +1,4 @@
-"""JOB019: the run will reach its time limit before it is done, and has saved no checkpoint yet."""
+"""JOB019: the run will reach its time limit before its last step, and has saved no checkpoint yet."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.training_windows import newest_steps
 
 _TITLE = (
-    "Save checkpoints regularly, and get a signal before the limit (the run then continues in the next job)"
+    "Save checkpoints regularly, and request a signal before the limit: the next job then resumes the run"
 )
 
 
 class NoCheckpoint(Rule):
-    """At its present pace the run would end after its time limit, and it has saved no checkpoint yet.
+    """At its present pace the run needs more time than its limit leaves, and it has saved no checkpoint.
 
     What it sees
-        The time for the remaining steps, at the pace of the newest hundred, compared with the time left until
-        the limit, in a run without a checkpoint.
+        The remaining steps need more time than is left until the limit, at the pace of the newest hundred
+        steps. The run has no checkpoint.
     Why it matters
-        At the limit Slurm kills the job, and all of its work is lost.
+        At the limit Slurm kills the job, and the training is lost.
     When it stays silent
-        If the number of steps or the checkpoints are unknown, if the run will be done in time, if it was
-        launched with a signal before the limit (`--signal`), and in its first minutes.
+        If the run has no `max_steps`, if it will be done in time, if it was launched with a signal before the
+        limit (`--signal`), and in the job's first ten minutes.
     What to do
-        Save regularly (`checkpoint_every`), and let Slurm send a signal before the limit
-        (`--signal=B:USR1@300`), so that the next job can continue the run.
+        Save checkpoints regularly (`checkpoint_every`), and let Slurm send a signal before the limit
+        (`--signal=B:USR1@300`). The next job then resumes from the last checkpoint.
     Sources
-        sbatch(1), --signal; scontrol(1): a user cannot lengthen a job's limit, the site can.
+        sbatch(1), --signal; scontrol(1): only an administrator can raise a job's time limit.
     """
 
     code = "JOB019"
@@ -42,10 +42,12 @@ class NoCheckpoint(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS, Need.JOB_STATE}),)
     thresholds = (
-        Threshold("min_steps", 100, "steps", "the pace of fewer is that of the start"),
-        Threshold("min_s", 600, "seconds", "before that little is lost"),
+        Threshold("min_steps", 100, "steps", "the first steps are slower than the others"),
+        Threshold("min_s", 600, "seconds", "a younger job loses little work"),
         Threshold("margin", 1.1, "times the time left", "the pace varies by about a tenth"),
-        Threshold("critical_share", 0.8, "of the limit", "then hardly any time is left to save"),
+        Threshold(
+            "critical_share", 0.8, "of the limit", "after it, hardly any time is left to save a checkpoint"
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -70,13 +72,13 @@ class NoCheckpoint(Rule):
             return
         yield Hit(
             summary=(
-                f"Nothing is saved yet, and {needed / 60:.0f} min of training are left with {left / 60:.0f} "
-                "min of the time limit"
+                f"No checkpoint is saved yet: the training needs {needed / 60:.0f} min more, and the time "
+                f"limit leaves {left / 60:.0f} min"
             ),
             evidence=(
                 Evidence("steps done", value=steps[-1].step, unit=f"of {goal}"),
-                Evidence("step time, mean of the newest", value=round(fmean(times), 3), unit="s"),
-                Evidence("time left of the limit", value=left, unit="s"),
+                Evidence("mean step time, newest hundred steps", value=round(fmean(times), 3), unit="s"),
+                Evidence("time left until the limit", value=left, unit="s"),
             ),
             confidence=0.85,
             fixes=tuple(saved_before_limit(run, limit, fmean(times), _TITLE)),

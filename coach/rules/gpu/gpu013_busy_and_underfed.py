@@ -1,4 +1,4 @@
-"""GPU013: a GPU is always busy but hardly used: some kernel always runs, and fills little of the device."""
+"""GPU013: a kernel always runs on a GPU, but uses little of it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class BusyAndUnderfed(Rule):
     """A kernel is always running but uses little of the GPU.
 
     What it sees
-        Utilization near 100 % over the newest window of training, while few of the multiprocessors were
-        active (GPM, `coach run --gpm`). If that was not measured, the power draw replaces it; the finding is
-        then info, with less confidence.
+        Utilization is near 100 % over the newest window of training, but few of the multiprocessors were
+        active (GPM, `coach run --gpm`). If that activity was not measured, the rule compares the power draw
+        with its limit. The finding is then info, with less confidence.
     Why it matters
-        Utilization says that a kernel ran, not how much of the GPU it used: one multiprocessor of 132 is
-        enough for 100 %. Such a GPU only looks well used.
+        Utilization says that a kernel ran, not how much of the GPU it used: a kernel on one multiprocessor of
+        132 gives 100 %. So a GPU that does little work looks well used.
     When it stays silent
         If neither SM activity nor power and its limit were measured (MIG instances report no power of their
         own). In start-up, evaluation, checkpoints and compilation.
     What to do
-        Use a larger batch, torch.compile or CUDA graphs against many small kernels, and tensor sizes that are
-        multiples of 64. For a small job take a MIG instance or a smaller GPU. Ranks that spin in a collective
-        look the same: check whether one rank is behind.
+        Use a larger batch, and tensor sizes that are multiples of 64. If the program runs many small kernels,
+        use torch.compile or CUDA graphs. If the job is small, request a MIG instance or a smaller GPU. Ranks
+        that spin in a collective look the same: check if one rank is behind.
     Sources
         ML Engineering (Bekman), "GPU utilization"; jobscope's bands of SM activity (15 %); TraceML (power
         below 30 % of the limit).
@@ -42,8 +42,13 @@ class BusyAndUnderfed(Rule):
     keep_s = 10.0
     thresholds = (
         Threshold("utilization_pct", 90, "percent", "a kernel runs all the time"),
-        Threshold("sm_activity_pct", 15, "percent", "less than one multiprocessor in six is used"),
-        Threshold("power_share", 0.3, "of the power limit", "a GPU that waits inside kernels draws less"),
+        Threshold("sm_activity_pct", 15, "percent", "fewer than one multiprocessor in six is busy"),
+        Threshold(
+            "power_share",
+            0.3,
+            "of the power limit",
+            "a GPU draws less while its kernels wait or use little of it",
+        ),
         *WINDOW,
     )
 
@@ -58,7 +63,11 @@ class BusyAndUnderfed(Rule):
         if not low:
             return
         worst, value, is_measured = min(low, key=lambda item: (not item[2], item[1]))
-        what = f"{value:.0f} % of its multiprocessors" if is_measured else f"{value:.0%} of its power"
+        work = (
+            f"uses {value:.0f} % of its multiprocessors"
+            if is_measured
+            else f"draws {100 * value:.0f} % of its power limit"
+        )
         more = f" (and {len(low) - 1} more)" if len(low) > 1 else ""
         evidence = [Evidence("utilization, mean", value=round(worst.mean_pct, 1), unit="%")]
         if is_measured:
@@ -71,8 +80,7 @@ class BusyAndUnderfed(Rule):
         has_room = (worst.memory_share or 0.0) < 0.5
         yield Hit(
             summary=(
-                f"GPU {worst.gpu} on {worst.node}{more} is busy {worst.mean_pct:.0f} % of the time and uses "
-                f"{what}"
+                f"GPU {worst.gpu} on {worst.node}{more} is busy {worst.mean_pct:.0f} % of the time and {work}"
             ),
             evidence=tuple(evidence),
             confidence=0.85 if is_measured else 0.6,
@@ -102,7 +110,7 @@ class BusyAndUnderfed(Rule):
             if activity is not None and activity < self.values["sm_activity_pct"]:
                 yield activity, True
             return
-        # Fast path: a GPU that now draws more than twice the threshold did not stay below it on average.
+        # Shortcut: if a GPU now draws more than twice the threshold, its mean is taken as above it.
         if newest.power_w is None or newest.power_w > 2 * self.values["power_share"] * (
             newest.power_limit_w or 0.0
         ):

@@ -1,4 +1,4 @@
-"""MEM001: the GPU's memory was not enough. It is separate from host memory, so `--mem` never helps here."""
+"""MEM001: the GPU's memory was too small. Host memory is separate from it, so `--mem` never helps."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from coach.rules.from_logs.quoted_evidence import (
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The allocator's figures in MiB. `reserved` is all memory that torch holds, `unallocated` the part
-    without tensors."""
+    """The figures of the allocator's message, in MiB. `reserved` is all memory that torch holds.
+    `unallocated` is the part of it without tensors."""
 
     tried: float | None = None
     total: float | None = None
@@ -41,7 +41,7 @@ class _Request:
         def size(*names: str) -> float | None:
             return next((parse_mib(hit.fields[name]) for name in names if name in hit.fields), None)
 
-        # torch before 1.5 called memory that it held beyond the tensors "cached".
+        # Old versions of torch called the reserved but unallocated memory "cached".
         allocated, unallocated = size("allocated", "allocated_old"), size("unallocated", "cached")
         reserved = size("reserved_old")
         if allocated is not None:
@@ -67,24 +67,24 @@ class _Request:
 
 
 class CudaOutOfMemory(Rule):
-    """The GPU's memory was not enough for a training step.
+    """The GPU's memory was too small for a training step.
 
     What it sees
         The allocator's message in a log, in every wording of torch ("CUDA out of memory. Tried to allocate
         …", also HIP), the driver's "CUDA error: out of memory", and CUBLAS_STATUS_ALLOC_FAILED or
-        CUDNN_STATUS_ALLOC_FAILED; the messages of JAX, TensorFlow, Caffe2, CuPy, spconv and others. From the
-        message it reads the requested, total, free, allocated and reserved memory.
+        CUDNN_STATUS_ALLOC_FAILED; the messages of JAX, TensorFlow, Caffe2, CuPy, spconv and others. The rule
+        reads the requested, total, free, allocated and reserved memory from the message.
     Why it matters
         Parameters, gradients, optimizer state and activations must fit on the device together. Only
         activations grow with the micro-batch.
     When it stays silent
-        On host memory, which has another remedy (see host-out-of-memory). The finding is info if the error
-        was caught and the training went on, as a batch-size finder does, or when the run completed.
+        On lack of host memory, which has another remedy (host-out-of-memory). The finding is info if the
+        program caught the error and went on, as a batch-size finder does, or if the run completed.
     What to do
-        Halve the micro-batch and double gradient accumulation: the same global batch in less memory. Then
-        bf16, activation checkpointing, or sharding (FSDP, ZeRO). `expandable_segments` helps only if much
-        memory is reserved but unallocated. If other processes hold the memory, use a free GPU instead. More
-        `--mem` does not help: it is host memory.
+        Halve the micro-batch and double gradient accumulation: the same global batch in less memory. If that
+        is not enough, use bf16, activation checkpointing, or sharding (FSDP, ZeRO). `expandable_segments`
+        helps only if much memory is reserved but unallocated. If other processes hold the memory, use a free
+        GPU. More `--mem` does not help: it is host memory.
     Sources
         torch CUDACachingAllocator messages (1.x to 2.13); CUDA semantics: memory management; NVIDIA cuBLAS
         status codes.
@@ -100,13 +100,13 @@ class CudaOutOfMemory(Rule):
             "fragmented_share",
             0.10,
             "of the device's memory",
-            "below it, the reserved but unallocated memory is too small for expandable segments to matter",
+            "expandable segments gain little if less memory is reserved but unallocated",
         ),
         Threshold(
             "others_share",
             0.25,
             "of the device's memory",
-            "a CUDA context takes about 0.5 GiB; a quarter of the device is another process's data",
+            "a CUDA context alone takes about 0.5 GiB; a quarter of the device is data",
         ),
     )
 
@@ -161,8 +161,8 @@ class CudaOutOfMemory(Rule):
     def _fixes(self, run: Run | None, request: _Request) -> Iterable[Fix]:
         if self._is_held_by_others(request):
             yield Fix(
-                "Take a GPU that no other process uses: other processes hold much of this one (nvidia-smi "
-                "lists them)"
+                "Use a GPU that no other process uses: other processes hold much of this one's memory "
+                "(nvidia-smi lists them)"
             )
         yield from smaller_micro_batch(run)
         if run is not None and run.parameters.get("activation_checkpointing") is False:
@@ -175,7 +175,7 @@ class CudaOutOfMemory(Rule):
         yield from sharding(run)
         if self._is_fragmented(request):
             yield Fix(
-                "Expandable segments: much is reserved but unallocated, so the memory is fragmented",
+                "Expandable segments: much memory is reserved but unallocated, because it is fragmented",
                 {"env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
             )
 
@@ -201,7 +201,7 @@ def _need_text(request: _Request) -> str:
         return ""
     text = f": {size_text(request.tried)} more were needed"
     if request.total is not None and request.tried > request.total:
-        return f"{text} at once, the device has {size_text(request.total)} in all"
+        return f"{text} at once, but the device has only {size_text(request.total)}"
     if request.free is not None:
         text += f", {size_text(request.free)} were free"
     if request.total is not None:

@@ -1,5 +1,5 @@
-"""NUM003: many gradients are not finite although the loss is finite: these steps are skipped, or damage the
-weights."""
+"""NUM003: many gradients are not finite, although the loss is finite. A gradient scaler skips such steps;
+without one they destroy the weights."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ class GradientNotFinite(Rule):
         With a gradient scaler each of these steps is skipped, and its time is lost. Without one, the weights
         become NaN.
     When it stays silent
-        On single steps: fp16 finds its loss scale by them. On the first steps, and if the loss is not finite
-        (NUM001). In a log, while the loss falls: then the norm itself is computed wrongly.
+        On single steps: a gradient scaler finds the loss scale of fp16 by such steps. On the first steps. If
+        the loss is not finite (NUM001). In a log, while the loss falls: then the program computes the norm
+        wrongly.
     What to do
-        Use bf16 if the GPU supports it; else keep softmax, norms and the loss in fp32. A higher initial scale
-        makes it worse. Clipping by a norm that is not finite makes all gradients NaN.
+        Use bf16 if the GPU supports it. Else keep softmax, normalization layers and the loss in fp32. A
+        higher initial loss scale makes it worse. Clipping does not help: by a NaN norm it makes all gradients
+        NaN, by an infinite norm it makes the finite ones zero.
     Sources
         torch GradScaler; torch.nn.utils.clip_grad_norm_ (error_if_nonfinite).
     """
@@ -47,11 +49,18 @@ class GradientNotFinite(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
     thresholds = (
-        Threshold("share", 0.1, "of the steps", "a tenth of the steps that train nothing is worth a change"),
+        Threshold("share", 0.1, "of the steps", "a tenth of the steps lost is worth a change"),
         Threshold("window", 100, "steps", "long enough for single overflows to be rare"),
-        Threshold("settling", 20, "steps", "from 2^16 down the scale is found within 17 halvings"),
-        Threshold("min_lines", 10, "lines", "lines are printed each ten steps or more: a hundred steps"),
-        Threshold("fall", 0.02, "of the loss", "a loss that falls by more is being learned"),
+        Threshold(
+            "settling", 20, "steps", "one halving a step brings a loss scale of 2^16 down to 1 in 16 steps"
+        ),
+        Threshold(
+            "min_lines",
+            10,
+            "lines",
+            "programs often print every tenth step, so ten lines are a hundred steps",
+        ),
+        Threshold("fall", 0.02, "of the loss", "if the loss falls by more, the training learns"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -1,8 +1,8 @@
-"""Decode wandb's local file of a run, `run-ID.wandb`: the history of its metrics, read without wandb.
+"""Decode `run-ID.wandb`, the local file in which wandb stores the metrics of a run. wandb is not needed.
 
-The format is LevelDB's log behind a header of seven bytes: blocks of 32 KiB that contain parts of records
-with a checksum; a record is a protobuf message. Online and offline runs write the same file, one block at a
-time.
+The file has a header of seven bytes, and then LevelDB's log format: blocks of 32 KiB, each with parts of
+records. A part has a checksum. A record is a protobuf message. Online and offline runs write the same file,
+one block at a time.
 """
 
 from __future__ import annotations
@@ -16,32 +16,36 @@ from typing import Any
 from coach.sources.metrics.protobuf_fields import fields_of
 
 MAX_RECORD_BYTES = 1 << 20
-"""The metrics of a step take hundreds of bytes: a larger record is a table or the like, and is skipped."""
+"""Larger records are skipped. The metrics of a step take hundreds of bytes; a larger record is a table or the
+like."""
 _FILE_HEADER_BYTES = 7
 _MAGIC = b":W&B\xe1\xbe"
-"""The version of the format, 0, follows it."""
+"""In the file, the format's version follows: one byte, 0."""
 _BLOCK_BYTES = 32 << 10
 _PART_HEADER_BYTES = 7
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _MAX_VALUE_BYTES = 64
-"""Longest number in JSON; longer values are no numbers."""
+"""Longest value that is read as a number, in bytes of JSON."""
 _MAX_ITEMS = 1024
 _HISTORY, _ITEM, _STEP = 2, 1, 2
 _KEY, _NESTED_KEY, _VALUE = 1, 2, 16
-"""Numbers of fields: Record.history; HistoryRecord.item, .step; HistoryItem.key, .nested_key, .value_json."""
+"""Field numbers in wandb's protobuf schema: Record.history, HistoryRecord.item and .step, HistoryItem.key,
+.nested_key and .value_json."""
 
 
 class WandbDecoder:
-    """Takes bytes and returns the records of the history. An incomplete part waits for the rest."""
+    """Takes the bytes of the file piece by piece, and returns the history records that each piece
+    completes."""
 
     def __init__(self) -> None:
         self.num_bad = 0
         self._rest = b""
+        """Bytes of an incomplete part, kept for the next call of `feed`."""
         self._place = 0
         """Offset in the file at which `_rest` begins."""
         self._num_to_skip = 0
         self._record: bytearray | None = None
-        """The parts of a record so far; None between records, and in a skipped one."""
+        """The parts of the current record; None between records, and in a skipped record."""
         self._is_broken = False
 
     def feed(self, data: bytes) -> list[Mapping[str, Any]]:
@@ -72,7 +76,7 @@ class WandbDecoder:
             checksum, length, kind = struct.unpack_from("<IHB", data, start)
             end = start + _PART_HEADER_BYTES + length
             if not _FULL <= kind <= _LAST or length > left_in_block - _PART_HEADER_BYTES:
-                # The rest of this block cannot be trusted; the next block starts anew.
+                # Skip the rest of this block: its parts cannot be found. Zeros are padding, not damage.
                 self._drop(left_in_block, is_bad=kind != 0 or length != 0)
                 continue
             if end > len(data):
@@ -91,7 +95,7 @@ class WandbDecoder:
         self.num_bad += is_bad
 
     def _take(self, kind: int, part: bytes) -> list[Mapping[str, Any]]:
-        """The history records of a message that this part completes."""
+        """Add a part to the current record. Returns the history records in it if it is now complete."""
         if kind in (_FULL, _FIRST):
             self._record = bytearray()
         if self._record is None:
@@ -110,7 +114,7 @@ class WandbDecoder:
 
 
 def _history_of(record: bytes) -> Iterator[Mapping[str, Any]]:
-    """The metrics in one record of the file."""
+    """The history records in one record of the file: the metrics of each step."""
     for field, history in fields_of(record):
         if field != _HISTORY or not isinstance(history, bytes):
             continue
@@ -126,7 +130,7 @@ def _history_of(record: bytes) -> Iterator[Mapping[str, Any]]:
 
 
 def _item_of(item: bytes) -> tuple[str, float | None]:
-    """Name and value; the value is None if it is no number."""
+    """The name and the value of one metric; the value is None if it is not a number."""
     names, number = [], None
     for field, value in fields_of(item):
         if not isinstance(value, bytes):

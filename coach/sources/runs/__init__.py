@@ -1,1 +1,1 @@
-"""Run directories, and coach's own records of runs and jobs."""
+"""Read run directories, and coach's own records of runs and jobs."""

@@ -1,7 +1,7 @@
-"""Read the measurements of ended jobs by the site's jobstats from the accounting database.
+"""Read jobstats summaries of ended jobs from the accounting database. A site's jobstats writes them.
 
-One call of sacct requests all jobs of interest, never one call per job. jobstats writes a summary some
-seconds after the end of a job, so a summary that is missing soon after the end is requested again.
+One call of sacct requests the summaries of many jobs. jobstats writes a summary some seconds after a job's
+end, so coach requests a missing summary again if the job ended only recently.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ KIND = "job-summaries"
 TIMEOUT_S = 5.0
 """If the database is stopped, sacct hangs for 45 s."""
 AGAIN_S = 60.0
+"""Seconds between two requests for the same missing summary."""
 LATE_S = 600.0
-"""Seconds after a job's end within which its summary may appear. After a failed call, the next one waits as
-long."""
+"""A summary may appear until this many seconds after the job's end. After a failed call, coach makes no call
+for the same time."""
 MAX_JOBS = 500
 """Largest number of jobs in one call."""
 
@@ -28,7 +29,7 @@ _FIELDS = ("JobID", "AdminComment")
 
 
 def summaries_query(job_ids: Iterable[str]) -> Query:
-    """The comments of these jobs, without their steps."""
+    """The query for the admin comments of these jobs, in which jobstats stores its summaries."""
     separator = new_separator()
     argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, "-j", ",".join(job_ids))
     return Query(KIND, (*argv, "-o", ",".join(_FIELDS)), separator)
@@ -46,33 +47,34 @@ def parse_summaries(text: str, separator: str) -> Mapping[str, JobSummary]:
 
 
 class JobSummaries:
-    """Summaries for all threads that follow jobs. `row` returns the known row of a job: only an ended job has
-    a summary."""
+    """The summaries, shared by all threads that follow jobs. `row` returns a job's known row, which shows if
+    the job has ended: only an ended job has a summary."""
 
     def __init__(self, io: Io, row: Callable[[str], Job | None]) -> None:
         self._io = io
         self._row = row
         self._wanted: dict[str, float | None] = {}
-        """Job id → time of the last request that was answered."""
+        """Job id → time of the last request that was answered; None before."""
         self._left: set[str] = set()
+        """Ids of the jobs whose summaries are not requested."""
         self._found: dict[str, JobSummary] = {}
         self._failed_s: float | None = None
         self._turn = threading.Lock()
 
     def want(self, job_ids: Iterable[str]) -> None:
-        """Add jobs that are to be requested together with the first one of them."""
+        """Add jobs. The first call of `of` for one of them requests all of them."""
         with self._turn:
             for job_id in job_ids:
                 self._wanted.setdefault(job_id, None)
 
     def leave(self, job_id: str) -> None:
-        """Do not request the summary of this job."""
+        """Never request this job's summary, unless it was requested before."""
         with self._turn:
             if self._wanted.get(job_id) is None:
                 self._left.add(job_id)
 
     def of(self, job_id: str) -> JobSummary | None:
-        """The summary of a job; None if there is none (yet)."""
+        """The job's summary, requested if necessary; None if there is none, or none yet."""
         with self._turn:
             self._wanted.setdefault(job_id, None)
             if job_id not in self._found and self._is_due(job_id):

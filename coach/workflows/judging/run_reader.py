@@ -1,4 +1,4 @@
-"""Read runs by their files, each at most once, to compare several of them."""
+"""Read the files of several runs, to compare the runs. Each run is read at most once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coach.workflows.judging.targets import Target, TargetKind, list_runs
 
 
 class RunReader:
-    """Reads runs by their files alone, without asking the queue or searching logs."""
+    """Reads runs from their files alone: it neither asks Slurm's queue nor searches logs."""
 
     def __init__(self, settings: Settings, io: Io, backend: str) -> None:
         self._settings, self._io, self._backend = settings, io, backend

@@ -82,8 +82,11 @@ def interrupted_launches(request: LaunchRequest, backend: str, settings: Setting
 
 
 def look_at_site(backend: str, io: Io, settings: Settings | None = None) -> Site:
-    """Ask once what the cluster or this machine has. Raises UserError in Slurm's words if it does not
-    answer; with settings, for a launch, it also says what would help."""
+    """Read the partitions and nodes of the cluster, or the devices of this machine.
+
+    Raises UserError with Slurm's message if Slurm does not answer. For a launch, pass `settings`: then the
+    error also has a hint.
+    """
     if backend == "local":
         return Site(backend, (), (read_machine(),))
     try:
@@ -103,11 +106,11 @@ def plan_for(
     now_s: float,
     run_id: str | None = None,
 ) -> Plan:
-    """The plan of a request on a site that is already known. `run_id` keeps the name of a plan that was
-    changed."""
+    """Plan a request for a site that was read before. To plan a changed request again under the same run id,
+    pass `run_id`."""
     recipe = recipe_of(request)
     if request.own is None and not is_shipped(recipe):
-        request = replace(request, recipe=str(recipe.path))  # a relaunch may start from another directory
+        request = replace(request, recipe=str(recipe.path))  # a relaunch may have another working directory
     run_id = run_id or runs.new_run_id(recipe.name, now_s)
     recipe, time_notes = _within_time(recipe, request, settings)
     request, share_notes, share_warnings = shared_where(request)
@@ -140,7 +143,8 @@ def plan_for(
         has_comment=settings.launch.has_comment,
     )
     plan = make_plan(request, recipe, site, facts, run_id)
-    replaced = request.parent_run_id if request.fix is not None else None  # a resubmitted run's goes on
+    # A fix replaces its parent. The parent of a resubmission may still run, so it counts.
+    replaced = request.parent_run_id if request.fix is not None else None
     alive = num_alive_runs(settings, io, now_s, without=replaced)
     check_limits(plan.resources, alive, settings.limits, settings.origins)
     warnings = (*plan.warnings, *share_warnings)
@@ -154,7 +158,8 @@ def plan_for(
 def _within_time(
     recipe: Recipe, request: LaunchRequest, settings: Settings
 ) -> tuple[Recipe, tuple[str, ...]]:
-    """Cap a recipe's own time limit at the site's maximum; refuse a longer limit that a person asked for."""
+    """Cap a recipe's own time limit at the site's maximum. A limit that the user set stays: `check_limits`
+    refuses one that is too long."""
     most_s = settings.limits.max_time_s
     own_s = recipe.time_limit_s
     if request.time_limit_s is not None or most_s is None or (own_s is not None and own_s <= most_s):
@@ -165,8 +170,8 @@ def _within_time(
 
 
 def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None = None) -> int:
-    """Number of the user's runs that wait or run, by their run directories; 0, without counting, if the site
-    sets no limit."""
+    """Count the user's runs that wait or run, from their run directories. Returns 0 without counting if the
+    site sets no limit."""
     if settings.limits.max_running is None:
         return 0
     index = RunIndex(settings.cache_dir, settings.runs_root)
@@ -176,8 +181,8 @@ def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None
 def _environment(
     request: LaunchRequest, recipe: Recipe, settings: Settings, env: Mapping[str, str], io: Io, backend: str
 ) -> tuple[LaunchRequest, Environment, str, tuple[str, ...]]:
-    """The request with an environment that does not depend on the working directory, its environment and
-    interpreter, and notes for the plan."""
+    """Choose the environment and the interpreter. Returns the request, the environment, the interpreter, and
+    notes for the plan. The request then names the environment independently of the working directory."""
     is_asked_for = request.environment is not None and "environment" not in request.defaulted
     if is_asked_for and "python" in request.defaulted:
         request = replace(request, python=None)  # the config's interpreter belongs to another environment
@@ -199,43 +204,47 @@ def _environment(
 
 
 def _git_state(io: Io, recipe: Recipe) -> dict[str, Any] | None:
-    """Git state of the training code: the user's own repository if the code is theirs."""
+    """Git state of the training code: of the user's repository if the code is the user's, else of coach's."""
     if recipe.own is not None:
-        return read_git_state(io, Path(recipe.own.directory), ["."])
+        return read_git_state(io, Path(recipe.own.directory))
     if recipe.own_trainers:
-        return read_git_state(io, recipe.own_trainers, ["."])
+        return read_git_state(io, recipe.own_trainers)
+    if not (data_dir() / ".git").exists():  # the installed coach is no checkout
+        return None
     return read_git_state(io, data_dir(), ["trainers", "coach/node"])
 
 
-def read_git_state(io: Io, repository: Path, paths: Sequence[str]) -> dict[str, Any] | None:
-    """Commit of the trainers and whether they changed since; None if they are no git checkout."""
-    if not (repository / ".git").exists():
+def read_git_state(io: Io, folder: Path, paths: Sequence[str] = (":/",)) -> dict[str, Any] | None:
+    """The checked-out commit, and whether files below `paths` differ from it: by default, all files of the
+    repository. None if `folder` is in no repository, or if its commit does not contain the folder."""
+    git = ("git", "--no-optional-locks", "-C", str(folder))
+    head = io.run(Query("git-head", (*git, "rev-parse", "HEAD", "HEAD:./")), _GIT_TIMEOUT_S)
+    if head.returncode != 0:
         return None
-    git = ("git", "--no-optional-locks", "-C", str(repository))
-    head = io.run(Query("git-head", (*git, "rev-parse", "HEAD")), _GIT_TIMEOUT_S)
     status = io.run(
         Query("git-status", (*git, "status", "--porcelain", "--untracked-files=no", "--", *paths)),
         _GIT_TIMEOUT_S,
     )
-    if head.returncode != 0 or status.returncode != 0:
+    if status.returncode != 0:
         return None
-    return {"commit": head.stdout.decode("ascii", "replace").strip(), "is_dirty": bool(status.stdout.strip())}
+    commit = head.stdout.decode("ascii", "replace").split()[0]
+    return {"commit": commit, "is_dirty": bool(status.stdout.strip())}
 
 
-# Free space in the places that a launch writes to. All coaches of a user together ask for the quota at most
-# once a minute.
+# Free space where a launch writes. All coach processes of a user share one answer about the quota, and ask
+# again after a minute.
 
 QUOTA_AGE_S = 60.0
 _SLOW_S = 0.5
 _CACHE_FILE = "quota.json"
 _GENERATED_DATA = "cifar-10-generated-"
 OTHER_RUNS_ROOT = other_place("runs_root")
-"""What to do where runs cannot be written."""
+"""The hint of the error if runs cannot be written."""
 
 
 def with_room(plan: Plan, settings: Settings, io: Io, now_s: float) -> Plan:
-    """The plan with a line on the free space of each place that it writes to. Raises UserError if nothing
-    could be written."""
+    """Add a line to the plan about the free space of each place that it writes to. Raises UserError if the
+    runs root is not writable."""
     problem = why_not_writable(settings.runs_root)
     if problem is not None:
         raise UserError(f"{settings.runs_root}: runs cannot be written there: {problem}", OTHER_RUNS_ROOT)
@@ -249,8 +258,8 @@ def with_room(plan: Plan, settings: Settings, io: Io, now_s: float) -> Plan:
 def look_at_rooms(
     parameters: Mapping[str, Any] | None, settings: Settings, io: Io, now_s: float
 ) -> list[Room]:
-    """The runs root, and the folder for generated data if it is elsewhere. `parameters` is None for an own
-    program: its output folders are not known."""
+    """Read the free space of the runs root, and of the cache if the run generates data there. One file system
+    is one room. `parameters` is None for an own program, whose output folders are not known."""
     needs = {} if parameters is None else {"checkpoints": checkpoint_bytes(parameters)}
     places: list[tuple[Path, str, dict[str, int | None]]] = [(settings.runs_root, "runs_root", needs)]
     if (

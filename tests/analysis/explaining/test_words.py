@@ -64,6 +64,12 @@ def test_every_state_of_slurm_is_explained_with_a_remedy() -> None:
     assert told.source == "jobs"
 
 
+def test_a_stopped_job_continues_by_a_signal_and_not_by_scontrol_resume() -> None:
+    told = explain_column("queue", "state", "STATE", "STOPPED", "jobs")
+    assert told is not None
+    assert told.to_do == "scancel --signal=CONT continues it"  # `scontrol resume` takes SUSPENDED jobs only
+
+
 def test_a_state_with_a_sign_or_a_count_is_known() -> None:
     for shown in ("✖ TIMEOUT", "3 TIMEOUT", "TIMEOUT"):
         told = explain_column("past", "state", "STATE", shown, None)

@@ -191,6 +191,21 @@ def test_the_worker_that_loads_is_named_when_its_rank_waits_for_data() -> None:
     ]
 
 
+def test_a_worker_in_the_program_s_worker_init_fn_is_named_as_the_cause() -> None:
+    starts = (Frame("open_files", "/home/ada/data.py", 30), _LOOP, TRAIN)
+    merged = merge(of(at(1, IN_LOADER, workers=(worker(7, _IDLE), worker(8, starts)), num_workers=2)))
+    assert merged.sentence == (
+        "rank 1 is in DataLoader.__next__; 1 DataLoader worker of rank 1 is in open_files, at data.py:30"
+    )
+
+
+def test_a_worker_that_checks_if_its_rank_lives_is_idle_also_in_a_source_build_of_torch() -> None:
+    source = "/home/ada/pytorch/torch/utils/data/_utils/worker.py"
+    checks = (Frame("ManagerWatchdog.is_alive", source, 49), Frame("_worker_loop", source, 320))
+    merged = merge(of(at(1, IN_LOADER, workers=(worker(7, checks),), num_workers=1)))
+    assert merged.sentence == "rank 1 is in DataLoader.__next__"
+
+
 def test_workers_are_no_cause_while_their_rank_computes() -> None:
     merged = merge(of(at(0, IN_FORWARD, workers=(worker(7, _LOADING),), num_workers=1)))
     assert merged.sentence == "rank 0 is in forward"

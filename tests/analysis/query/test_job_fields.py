@@ -107,7 +107,7 @@ def test_an_unknown_value_matches_no_number_and_is_in_the_rest() -> None:
         ("node:@all", "node:@all: expected node7"),
         ("node:n[1-999999999]", "expected node7"),
         ("id:$(x)", "expected 17 (with all its tasks)"),
-        ("submit:1h", "submit is a column, and nothing to filter by"),
+        ("submit:1h", "submit is a column, not a filter key"),
     ],
 )
 def test_a_mistake_is_named_with_the_correct_form(text: str, words: str) -> None:

@@ -1,4 +1,4 @@
-"""A Hydra application: conf/config.yaml holds its values, `key=value` changes one."""
+"""A Hydra application: conf/config.yaml holds the settings, and an argument `key=value` changes one."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The doctor's judgement of each answer."""
+"""The verdict of `coach doctor` on each thing that it checks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def report(*checks: Check) -> Report:
     return Report(checks, 0.1)
 
 
-def test_the_exit_status_says_whether_the_main_job_would_work() -> None:
+def test_the_exit_status_says_if_a_launch_would_work() -> None:
     fine = Check("slurm", "a", OK)
     assert report(fine, Check("gpus", "b", WARNING)).exit_status == 0
     assert report(fine, Check("terminal", "b", UNKNOWN, is_needed=False)).exit_status == 0
@@ -44,21 +44,21 @@ def test_the_doctor_s_verdict_names_the_check_that_decided_it() -> None:
 
 
 @pytest.mark.parametrize("version", ["19.05.5", "20.11.9", "22.05.8", "23.11.4-1.2ubuntu5", "25.05.0"])
-def test_a_slurm_that_has_all_that_coach_asks_for_is_well(version: str) -> None:
+def test_a_slurm_with_all_features_that_coach_needs_passes(version: str) -> None:
     assert {check.state for check in slurm.judge_config({"SLURM_VERSION": version})} == {OK}
 
 
-def test_an_old_slurm_lists_its_missing_features_their_version_and_the_setting() -> None:
+def test_an_old_slurm_gets_a_warning_with_the_needed_version_and_setting() -> None:
     *_, lacking = slurm.judge_config({"SLURM_VERSION": "18.08.4", "ClusterName": "old"})
     assert (lacking.state, lacking.because) == (WARNING, "from 19.05 on")
     assert 'launch.gpu_request = "gres"' in (lacking.todo or "")
 
 
-def test_a_missing_version_is_unknown() -> None:
+def test_without_a_version_the_features_of_slurm_are_unknown() -> None:
     assert slurm.judge_config({})[-1].state is UNKNOWN
 
 
-def test_coach_keeps_to_a_quarter_of_a_site_s_tight_rate_limit() -> None:
+def test_coach_uses_at_most_a_quarter_of_a_tight_rate_limit() -> None:
     config = {"SlurmctldParameters": "rl_enable,rl_bucket_size=40,rl_refill_rate=4,rl_refill_period=60"}
     tight = slurm.judge_pace(config)
     assert (tight.state, tight.todo) == (OK, None)
@@ -98,14 +98,14 @@ def test_without_accounting_coach_still_knows_its_own_runs(
     assert not check.is_needed
 
 
-def test_a_queue_that_cannot_be_read_or_only_in_part_is_not_well() -> None:
+def test_an_unreadable_queue_is_wrong_and_a_partly_readable_one_a_warning() -> None:
     assert slurm.judge_queue(3, 0, None).state is OK
     assert slurm.judge_queue(3, 1, None).state is WARNING
     refused = slurm.judge_queue(0, 0, "Invalid job format specification: tres-per-task")
     assert (refused.state, refused.because) == (WRONG, "Invalid job format specification: tres-per-task")
 
 
-def test_gpus_are_listed_by_partition_and_their_absence_with_its_reason() -> None:
+def test_gpus_are_listed_by_partition_and_missing_gpus_with_the_reason() -> None:
     def partition(name: str, state: str, *gpus: GpuCount) -> Partition:
         per_node = 4 if gpus else 0
         return Partition(name, False, state, None, None, 2, 2, 8, 0, gpus, per_node)
@@ -137,7 +137,7 @@ def test_gpus_are_listed_by_partition_and_their_absence_with_its_reason() -> Non
         (None, Space(10**12, 2 * 10**12, None, None), Quota(10**10, 10**10 + 10, 5, None), WRONG),
     ],
 )
-def test_a_place_is_well_when_it_can_be_written_and_has_room(
+def test_a_directory_passes_if_it_is_writable_and_has_room(
     problem: str | None, space: Space | None, quota: Quota | None, state: CheckState
 ) -> None:
     room = Room("/scratch/ada", "runs_root", space, quota, {})
@@ -147,7 +147,7 @@ def test_a_place_is_well_when_it_can_be_written_and_has_room(
     assert "/scratch/ada" in (check.value or "")
 
 
-def test_a_root_that_is_not_the_first_choice_names_the_rejected_ones() -> None:
+def test_a_runs_root_that_is_not_the_first_choice_names_the_rejected_ones() -> None:
     room = Room("/home/ada/coach/runs", "runs_root", None, None, {})
     chosen = (
         "/home/ada/coach/runs (home); passed over: /scratch/ada/coach/runs ($SCRATCH): cannot be written by "
@@ -178,7 +178,7 @@ def test_a_terminal_is_judged_by_the_needs_of_the_screens(
     assert all(check.todo for check in checks if check.state is not OK)
 
 
-def test_no_terminal_at_all_keeps_nothing_from_working() -> None:
+def test_a_missing_terminal_does_not_fail_the_doctor() -> None:
     (check,) = here.judge_terminal(Terminal(None, 0, None, None, None, None))
     assert not check.is_needed
 
@@ -188,10 +188,12 @@ def test_a_file_server_s_wrong_clock_is_reported_with_its_offset(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
     ahead = here.judge_skew(tmp_path, Skew(90.0, 0.1))
     assert (ahead.state, ahead.value) == (WARNING, f"{tmp_path}: 90.0 s ahead of this machine's")
-    assert here.judge_skew(tmp_path, Skew(-3.0, 2.5)).state is OK  # slow answer: the skew is not known
+    assert (
+        here.judge_skew(tmp_path, Skew(-3.0, 2.5)).state is OK
+    )  # the answer took 2.5 s, so the skew is unknown
 
 
-def test_found_environments_say_how_they_would_be_used() -> None:
+def test_found_environments_name_the_option_that_uses_them() -> None:
     bare, full = environments.Prefix(Path("/c/base"), None), environments.Prefix(Path("/c/torch"), "2.6.0")
     (conda,) = environments.judge_conda([bare, full], 2, has_program=True)
     assert conda.value == "/c/torch (torch 2.6.0); /c/base and 2 more"
@@ -215,7 +217,7 @@ def test_a_configured_environment_that_is_gone_is_wrong_only_when_launches_use_i
     assert environments.judge_configured(gone, check, is_used=False).state is WARNING
 
 
-def test_an_environment_whose_torch_cannot_be_seen_from_here_asks_to_be_described() -> None:
+def test_an_environment_with_unknown_torch_asks_for_its_version_in_the_config() -> None:
     modules = Environment(EnvironmentKind.MODULES, "pt", modules=("pytorch/2.6",))
     check = environments.judge_configured(
         modules, EnvironmentCheck(unknown="not checked until the job starts"), True
@@ -249,7 +251,7 @@ def test_keys_without_effect_and_locked_keys_are_reported(tmp_path: Path) -> Non
         ({}, False, WARNING, "not set"),
     ],
 )
-def test_mail_works_or_its_replacement_is_named(
+def test_a_slurm_without_a_mail_program_gets_a_warning_and_another_way(
     config: dict[str, str], is_there: bool, state: CheckState, words: str
 ) -> None:
     check = slurm.judge_mail(config, lambda program: is_there)
@@ -259,7 +261,7 @@ def test_mail_works_or_its_replacement_is_named(
     assert not check.is_needed
 
 
-def test_a_site_without_training_on_the_login_node_says_so(tmp_path: Path) -> None:
+def test_a_site_that_forbids_training_on_the_login_node_is_reported(tmp_path: Path) -> None:
     settings = Settings(runs_root=tmp_path, cache_dir=tmp_path, config_dir=tmp_path)
     check = here.judge_permission(settings, "switched off by the site (site.toml:2)")
     assert (check.state, check.because) == (WRONG, "switched off by the site (site.toml:2)")
@@ -274,7 +276,7 @@ def test_records_over_the_limit_name_the_command_that_thins_them() -> None:
     assert records.judge_records("places", None, limits).state is CheckState.UNKNOWN
 
 
-def test_the_shared_folder_and_the_roster_have_lines_of_their_own(tmp_path: Path) -> None:
+def test_the_shared_folder_and_the_roster_are_checked(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     assert course.judge_share("roots", str(tmp_path)).state is OK
     tmp_path.chmod(0o777)

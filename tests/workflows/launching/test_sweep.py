@@ -1,4 +1,4 @@
-"""A sweep: a group of runs that is planned, submitted and shown as one. Slurm's clients are scripts that
+"""A sweep is planned, submitted and shown as one group of runs. Slurm's clients are scripts here, which
 answer like the real ones."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def world(tmp_path: Path) -> World:
 
 
 def plan(world: World, recipe: str = "scale", site: Site = CLUSTER, **request: object) -> Plan:
-    asked = LaunchRequest(recipe, python="python3", **request)  # type: ignore[arg-type] # a test says any field
+    asked = LaunchRequest(recipe, python="python3", **request)  # type: ignore[arg-type] # any field
     return plan_all(
         with_defaults(asked, world.settings), world.settings, world.env, world.io, site, 1795271000.0
     )
@@ -67,16 +67,14 @@ def test_a_sweep_is_one_plan_with_a_run_for_each_value(world: World) -> None:
     assert planned.run_json["expects"] == ["GPU005"]
 
 
-def test_values_are_set_by_the_plural_or_by_the_parameter_s_own_name(world: World) -> None:
+def test_a_recipe_s_sweep_takes_its_values_by_the_parameter_s_name_or_its_plural(world: World) -> None:
     for said in ({"batch_sizes": "8, 16"}, {"batch_size": "8,16"}):
         planned = plan(world, "sweep_batch", set=said)
         assert [each.parameters["batch_size"] for each in (planned, *planned.others)] == [8, 16]
     assert plan(world, "sweep_batch", set={"batch_size": "8", "lr": "0.1"}).parameters["lr"] == 0.1
 
 
-def test_several_values_in_the_fields_of_a_form_mean_what_sweep_means_on_the_command_line(
-    world: World,
-) -> None:
+def test_a_list_typed_into_a_form_is_swept_as_on_the_command_line(world: World) -> None:
     typed = LaunchRequest("ddp", set={"lr": "0.1,0.3", "batch_size": "16..64*2", "max_steps": "5"})
     form = with_lists_swept(typed, recipe_of(typed))
     assert form.sweep == {"lr": "0.1,0.3", "batch_size": "16..64*2"}
@@ -89,7 +87,7 @@ def test_several_values_in_the_fields_of_a_form_mean_what_sweep_means_on_the_com
         plan(world, "ddp", sweep={"batch_size": "1..40"})
 
 
-def test_one_value_and_the_values_of_a_recipe_s_own_sweep_stay_as_typed() -> None:
+def test_a_form_keeps_single_values_and_the_list_of_a_recipe_s_own_sweep() -> None:
     for name, values in (("ddp", {"lr": "0.1"}), ("sweep_batch", {"batch_size": "8,16"})):
         typed = LaunchRequest(name, set=values)
         assert with_lists_swept(typed, recipe_of(typed)) is typed
@@ -106,27 +104,29 @@ def test_one_value_and_the_values_of_a_recipe_s_own_sweep_stay_as_typed() -> Non
         ({"word_sizes": "1"}, "has no parameter 'word_sizes'"),
     ],
 )
-def test_values_that_cannot_be_are_refused_before_anything_is_submitted(
+def test_impossible_values_of_a_sweep_are_refused_by_the_plan(
     world: World, said: dict[str, str], words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
         plan(world, set=said)
 
 
-def test_ranks_are_put_on_as_few_nodes_as_have_room_for_them(world: World) -> None:
+def test_ranks_are_placed_on_the_fewest_nodes_that_hold_them(world: World) -> None:
     gpus = plan(world, set={"world_sizes": "1,2,4,8"}, partition="gpu")
     assert ranks(gpus) == [(1, 1), (1, 2), (1, 4), (2, 4)]
     assert [each.resources.gpus_per_node for each in (gpus, *gpus.others)] == [1, 2, 4, 4]
     assert ranks(plan(world, set={"world_sizes": "16,32"}, partition="cpu")) == [(1, 16), (2, 16)]
 
 
-def test_nodes_and_ranks_that_were_said_are_kept(world: World) -> None:
+def test_a_requested_number_of_nodes_is_kept_or_refused(world: World) -> None:
     assert ranks(plan(world, set={"world_sizes": "2,4"}, partition="cpu", num_nodes=2)) == [(2, 1), (2, 2)]
     with pytest.raises(UserError, match="1 ranks: not possible with the requested nodes"):
         plan(world, set={"world_sizes": "1"}, partition="cpu", num_nodes=2)
 
 
-def test_a_group_is_submitted_whole_each_run_waiting_for_the_one_before(world: World) -> None:
+def test_runs_of_different_sizes_are_submitted_together_and_each_waits_for_the_one_before(
+    world: World,
+) -> None:
     planned = plan(world, set={"world_sizes": "1,2,4"})
     done = submit(planned, world.settings, world.env, world.io)
     assert [each.job_id for each in done] == ["17", "18", "19"]
@@ -141,7 +141,7 @@ def test_a_group_is_submitted_whole_each_run_waiting_for_the_one_before(world: W
     assert (run.sweep.group_id, run.sweep.value, run.sweep.size) == (done[0].run_id, 4, 3)
 
 
-def test_runs_that_ask_slurm_for_the_same_are_one_array(world: World) -> None:
+def test_runs_with_the_same_resources_are_one_job_array(world: World) -> None:
     planned = plan(world, sweep={"lr": "0.1,0.2", "seed": "1,2"}, at_once=3, recipe="baseline")
     done = submit(planned, world.settings, world.env, world.io)
     assert [each.job_id for each in done] == ["17_0", "17_1", "17_2", "17_3"]
@@ -211,20 +211,20 @@ def test_a_group_is_cancelled_if_one_of_its_runs_is_refused(world: World) -> Non
     assert {run.state for run in left} == {"CANCELLED"}
 
 
-def test_the_site_s_limit_counts_the_runs_of_a_group_that_go_at_once(world: World) -> None:
+def test_the_site_s_limit_counts_the_runs_of_a_group_that_run_at_once(world: World) -> None:
     world.settings = replace(world.settings, limits=Limits(max_running=2))
-    assert len(plan(world, set={"world_sizes": "1,2,4"}).others) == 2  # one after the other
+    assert len(plan(world, set={"world_sizes": "1,2,4"}).others) == 2  # they run one after the other
     with pytest.raises(UserError, match="3 runs of this group would go at once: the site allows") as error:
         plan(world, "baseline", sweep={"lr": "0.1,0.2,0.3"})
     assert error.value.hint == "--at-once 2"
     submit(plan(world, set={"world_sizes": "1,2,4"}), world.settings, world.env, world.io)
-    plan(world)  # those that wait for each other count as one
+    plan(world)  # the runs of the submitted group wait for each other, and count as one
     world.settings = replace(world.settings, limits=Limits(max_running=1))
     with pytest.raises(UserError, match="1 of your runs are pending or running"):
         plan(world)
 
 
-def test_a_fix_mends_one_run_of_a_group_and_not_all(world: World) -> None:
+def test_a_fix_of_a_group_s_run_plans_one_run_and_not_the_group(world: World) -> None:
     assert plan(world, "sweep_batch", parent_run_id="x", set={"batch_size": 8}).others == ()
 
 
@@ -251,13 +251,13 @@ def member(
     return Member(f"run-{value}", value, state, Measured(ranks, throughput, None, None, None), finding)
 
 
-def test_efficiency_over_ranks_is_against_the_fewest() -> None:
+def test_efficiency_is_relative_to_the_run_with_the_fewest_ranks() -> None:
     points = table("world_size", [member(2, 180.0, 2), member(1, 100.0, 1), member(4, 300.0, 4)])
     assert [point.efficiency for point in points] == pytest.approx([0.9, 1.0, 0.75])
     assert [point.ratio for point in points] == pytest.approx([1.0, 100 / 180, 300 / 180])
 
 
-def test_a_batch_that_does_not_fit_is_a_result_and_another_failure_is_not() -> None:
+def test_running_out_of_memory_is_a_result_and_another_failure_is_not() -> None:
     points = table(
         "batch_size",
         [
@@ -272,12 +272,12 @@ def test_a_batch_that_does_not_fit_is_a_result_and_another_failure_is_not() -> N
     assert [point.efficiency for point in points] == [0.5, None, 1.0, None]
 
 
-def test_a_group_without_any_measurement_has_no_numbers() -> None:
+def test_a_run_without_measurements_has_no_ratio_and_no_efficiency() -> None:
     (point,) = table("world_size", [member(1, None, state="PENDING")])
     assert (point.ratio, point.efficiency, point.result) == (None, None, "PENDING")
 
 
-def test_ranks_that_share_a_batch_get_their_part_of_it(world: World) -> None:
+def test_a_fixed_global_batch_is_divided_by_the_ranks_of_each_run(world: World) -> None:
     planned = plan(world, "scale_strong", set={"world_sizes": "1,2,4", "batch_size": "96"})
     assert [each.parameters["batch_size"] for each in (planned, *planned.others)] == [96, 48, 24]
     with pytest.raises(UserError, match="batch_size = 96: 5 ranks cannot share it evenly"):

@@ -1,5 +1,5 @@
-"""The user's own command for idle GPUs: run once per idle period, for own jobs alone; its failure is
-reported."""
+"""coach runs the user's own command when GPUs are idle: once per idle period, and only for the user's own
+jobs. A failure of the command is reported."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Clock(SystemIo):
 
 
 class Session:
-    """A session's data for its sources: one target, and the sampler's measurements."""
+    """The data that a session gives to its sources: one target, and the sampler's measurements."""
 
     def __init__(self, tmp_path: Path, command: tuple[str, ...] | None = None) -> None:
         self.notes = tmp_path / "notes"
@@ -77,7 +77,7 @@ class Session:
         return Snapshot(self.io.now_s, targets={"17": target})
 
     def measure(self, seconds: int, busy_pct: float = 0.0, every_s: int = 30, **sample: object) -> None:
-        """Samples of its GPU and its shell up to that time."""
+        """Advance the clock, and add samples of the job's GPU and its shell."""
         for _ in range(seconds // every_s):
             self.io.now_s += every_s
             of_gpu = GpuSample("node1", self.io.now_s, 0, None, utilization_pct=busy_pct, memory_used_mib=3.0)
@@ -120,18 +120,18 @@ def test_a_second_coach_or_the_next_one_does_not_run_it_again(session: Session) 
     assert len(session.told()) == 1
 
 
-def test_only_one_of_two_coaches_claims_a_job_at_the_same_moment(session: Session) -> None:
+def test_only_one_of_two_coaches_can_claim_the_same_idle_period(session: Session) -> None:
     one, other = (IdleClaims(session.settings.cache_dir, "c") for _ in range(2))
     assert (one.last_s(JOB), other.last_s(JOB)) == (None, None)
     assert [one.claim(JOB, None), other.claim(JOB, None)] == [True, False]
     last_s = one.last_s(JOB)
     assert last_s is not None
-    assert other.claim(JOB, last_s), "the next time"
+    assert other.claim(JOB, last_s), "the next idle period may be claimed"
     assert one.last_s(replace(JOB, submit_time_s=1.0)) is None
 
 
 @pytest.mark.parametrize("is_new_coach", [False, True])
-def test_gpus_that_worked_again_and_are_idle_again_are_another_time(
+def test_the_command_is_run_again_after_the_gpus_worked_and_became_idle_again(
     session: Session, is_new_coach: bool
 ) -> None:
     source = session.source()
@@ -158,9 +158,18 @@ def test_gpus_that_worked_again_and_are_idle_again_are_another_time(
         lambda s: s.measure(30, memory_used_mib=None),
         lambda s: s.measure(30, utilization_pct=None),
     ],
-    ids=["somebody-else", "ends", "unseen-gpu", "unknown-gpus", "old", "held", "memory-untold", "use-untold"],
+    ids=[
+        "somebody-else",
+        "ends",
+        "gpu-not-measured",
+        "number-of-gpus-unknown",
+        "old-samples",
+        "memory-in-use",
+        "memory-unknown",
+        "utilization-unknown",
+    ],
 )
-def test_the_idle_command_is_not_run_for_a_foreign_or_an_uncertain_job(
+def test_the_command_is_not_run_for_another_user_s_job_or_if_idleness_is_uncertain(
     session: Session, change: Callable[[Session], object]
 ) -> None:
     session.measure(900)
@@ -170,7 +179,7 @@ def test_the_idle_command_is_not_run_for_a_foreign_or_an_uncertain_job(
 
 
 @pytest.mark.parametrize("process", [{"cpu_pct": 95.0}, {"gpus": (0,)}, {"gpu_memory_mib": 300.0}])
-def test_a_process_that_works_or_is_on_a_gpu_keeps_a_job_from_being_idle(
+def test_a_job_with_a_process_that_computes_or_uses_a_gpu_is_not_idle(
     session: Session, process: dict[str, object]
 ) -> None:
     session.measure(900)
@@ -182,7 +191,7 @@ def test_a_process_that_works_or_is_on_a_gpu_keeps_a_job_from_being_idle(
     assert idle_gpus(session.history, 1, now_s) is None
 
 
-def test_a_process_that_has_just_started_is_not_work_and_alone_leaves_idleness_unknown(
+def test_a_new_process_is_not_work_but_without_an_older_one_idleness_is_unknown(
     session: Session,
 ) -> None:
     session.measure(900)
@@ -193,7 +202,7 @@ def test_a_process_that_has_just_started_is_not_work_and_alone_leaves_idleness_u
     assert idle_gpus(session.history, 1, now_s) is None
 
 
-def test_idleness_since_the_first_sample_has_no_known_start() -> None:
+def test_gpus_idle_since_the_first_sample_have_no_known_start_of_idleness() -> None:
     history = History()
     history.add_samples([ProcessSample("n", 90.0, 7, "bash", cpu_pct=0.0)])
     history.add_samples(
@@ -222,12 +231,12 @@ def test_a_failing_idle_command_is_reported_and_not_run_again(
     source = session.source()
     assert looked(source) == f"idle_gpus.command for job 17: {words}"
     session.measure(60)
-    assert looked(source) is not None, "it stands there for a while"
+    assert looked(source) is not None, "the error is shown for a while"
     session.measure(900)
     assert looked(source) is None
 
 
-def test_the_idle_command_is_not_run_if_the_run_cannot_be_remembered(session: Session) -> None:
+def test_the_command_is_not_run_if_coach_cannot_record_that_it_ran(session: Session) -> None:
     session.settings.cache_dir.write_text("a file, where a folder is to be")
     session.measure(900)
     words = looked(session.source())
