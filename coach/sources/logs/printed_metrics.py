@@ -69,7 +69,7 @@ class PrintedMetrics:
         self._io = io
         self._logs = logs
         self._start_of = start_of
-        self._printed: dict[Path, _PrintedNumbers] = {}
+        self._logs_read: dict[Path, _FollowedLog] = {}
         self._followed: Path | None = None
         self.num_steps = 0
         """Number of steps that were read so far."""
@@ -86,29 +86,45 @@ class PrintedMetrics:
         events: list[MetricEvent] = []
         self.is_caught_up, self.is_restart = True, False
         for path in paths:
-            printed = self._printed.setdefault(path, _PrintedNumbers(self._io, path, self._start_of(path)))
+            log = self._logs_read.setdefault(path, _FollowedLog(self._io, path, self._start_of(path)))
             try:
-                new_steps, new_events = printed.read()
+                new_steps, new_events = log.read()
             except FileNotFoundError:
                 continue
-            self.is_caught_up = self.is_caught_up and printed.is_caught_up
-            self.is_restart = self.is_restart or printed.is_restart
+            self.is_caught_up = self.is_caught_up and log.is_caught_up
+            self.is_restart = self.is_restart or log.numbers.is_restart
             steps += new_steps
             events += new_events
             self.num_steps += len(new_steps)
-            if printed.has_loss:
+            if log.numbers.has_loss:
                 self._followed = path
                 break
         return steps, events
 
 
-class _PrintedNumbers:
+class _FollowedLog:
     """The numbers of one growing log."""
 
     def __init__(self, io: Io, path: Path, start: int) -> None:
+        self.numbers = PrintedNumbers()
         self.is_caught_up = True
-        self.is_restart = False
         self._follower = FileFollower(io, path, offset=start)
+
+    def read(self) -> tuple[list[Step], list[MetricEvent]]:
+        """New steps and events. Raises OSError."""
+        bite = self._follower.read()
+        if bite.is_restart:
+            self.numbers.forget_line()
+        self.is_caught_up = bite.is_caught_up
+        return self.numbers.take(bite.data)
+
+
+class PrintedNumbers:
+    """The numbers of one log, which is taken in pieces."""
+
+    def __init__(self) -> None:
+        self.is_restart = False
+        """True if what was taken before the last piece was another loss."""
         self._columns = Columns()
         self._rest = b""
         self._curves: dict[int, _Curve] = {}
@@ -118,14 +134,14 @@ class _PrintedNumbers:
     def has_loss(self) -> bool:
         return any(curve.course.has_loss for curve in self._curves.values())
 
-    def read(self) -> tuple[list[Step], list[MetricEvent]]:
-        """New steps and events. Raises OSError."""
+    def forget_line(self) -> None:
+        """The next piece begins a new file."""
+        self._rest, self._columns = b"", Columns()
+
+    def take(self, data: bytes) -> tuple[list[Step], list[MetricEvent]]:
+        """The steps and events of the lines that the piece completes."""
         self.is_restart = False
-        bite = self._follower.read()
-        if bite.is_restart:
-            self._rest, self._columns = b"", Columns()
-        self.is_caught_up = bite.is_caught_up
-        lines = _ENDS.split(self._rest + bite.data)
+        lines = _ENDS.split(self._rest + data)
         self._rest = lines.pop()[-_MAX_LINE_BYTES:]
         lines = self._with_names([ANSI.sub(b"", line) if b"\x1b" in line else line for line in lines])
         return self._read_lines(lines)

@@ -13,15 +13,15 @@ from typing import BinaryIO
 from coach.config import Settings
 from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.reading import JobList, LogChunk, Reading
+from coach.model.reading import JobList, Reading
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import Signature
 from coach.monitor.monitor import Monitor
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
-from coach.sources.logs.scanner import LogScanner
 from coach.workflows.judging.job_files import ForeignFiles
+from coach.workflows.judging.standard_input import read_log
 from coach.workflows.judging.targets import (
     Target,
     TargetKind,
@@ -32,9 +32,6 @@ from coach.workflows.judging.targets import (
     run_index,
     target_sources,
 )
-
-_STDIN_FILE = "<stdin>"
-_STDIN_BITE_BYTES = 1 << 20
 
 
 def read_once(
@@ -63,7 +60,8 @@ def read_once(
     monitor.watch({target.name: ()})
     paths = output_paths or output_paths_of(io, settings)
     if target.kind is TargetKind.STDIN:
-        monitor.apply(_read_stdin(target, io, signatures, stdin or sys.stdin.buffer))
+        for reading in read_log(target.name, io, signatures, stdin or sys.stdin.buffer):
+            monitor.apply(reading)
     elif queue is not None:
         monitor.apply(Reading("jobs", io.now(), 0.0, queue))
     elif is_queue_asked and target.kind in (TargetKind.RUN, TargetKind.JOB):
@@ -111,14 +109,3 @@ def _hint(target: Target) -> str | None:
     if target.kind is TargetKind.RUN:
         return "its logs and metrics can still be looked at: give the path of its stdout.log or stderr.log"
     return None
-
-
-def _read_stdin(target: Target, io: Io, signatures: Sequence[Signature], stdin: BinaryIO) -> Reading:
-    start_s = io.now()
-    scanner = LogScanner(signatures, _STDIN_FILE)
-    hits: list[LogHit] = []
-    while data := stdin.read(_STDIN_BITE_BYTES):
-        hits += scanner.feed(data)
-    hits += scanner.flush()
-    chunk = LogChunk(target.name, tuple(hits), scanner.tail())
-    return Reading("log", io.now(), io.now() - start_s, chunk, target=target.name)
