@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 
+from coach.analysis.spelling.printable import printable
 from coach.analysis.spelling.slurm import format_time
 from coach.launch.batch_file import has_options, read, resources_of
 from coach.launch.own_program import BATCH_SUFFIXES, own_recipe, read_own_program
@@ -23,7 +25,7 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind
 
 MAX_FILES = 500
-"""A directory with more files is no project: nobody's data are listed."""
+"""A directory with more files holds data, and is no project."""
 _FRAMEWORKS = frozenset(
     (
         *("torch", "tensorflow", "keras", "jax", "flax", "lightning", "pytorch_lightning", "transformers"),
@@ -31,6 +33,7 @@ _FRAMEWORKS = frozenset(
     )
 )
 _CONFIGS = (".yaml", ".yml", ".json")
+_MAX_NAME = 40
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
 _HEAD = """\
 # Trainings of this project, proposed by `coach init`: read them, and change what is wrong.
@@ -134,9 +137,12 @@ def _is_training(path: Path) -> bool:
     return does_something and not _FRAMEWORKS.isdisjoint(imports_of(ast.walk(tree)))
 
 
-def _name(path: Path, taken: Iterable[str]) -> str:
-    stem = _NOT_IN_NAMES.sub("_", path.stem).strip("._-")[:36] or "training"
-    return stem if stem not in taken else f"{stem}_{path.suffix[1:]}"
+def _name(path: Path, taken: Container[str]) -> str:
+    """A name that no other training has, in the form that coach.toml accepts."""
+    stem = _NOT_IN_NAMES.sub("_", path.stem).strip("._-")[:_MAX_NAME] or "training"
+    suffixes = chain((path.suffix[1:],), map(str, count(2)))
+    longer = (f"{stem[: _MAX_NAME - 1 - len(suffix)]}_{suffix}" for suffix in suffixes)
+    return next(name for name in chain((stem,), longer) if name not in taken)
 
 
 def _table(name: str, path: Path, kind: OwnKind, recipe: Recipe, key: int) -> str:
@@ -144,11 +150,11 @@ def _table(name: str, path: Path, kind: OwnKind, recipe: Recipe, key: int) -> st
     if key <= 9:
         lines.append(f'key = "{key}"')
     if kind is OwnKind.BATCH:
-        lines.append(f"# It asks for {_asked(path)}.")
+        lines.append(f"# It asks for {printable(_asked(path))}.")
     else:
         lines.append('# arguments = "--epochs 3"')
         lines += ["# gpus = 1", '# time = "4:00:00"']
-    lines += [f"# coach can set {each}" for each in _parameters(recipe)]
+    lines += [f"# coach can set {printable(each)}" for each in _parameters(recipe)]
     return "\n".join(lines) + "\n"
 
 
