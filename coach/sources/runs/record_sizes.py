@@ -62,8 +62,8 @@ class RecordSizes:
             runs.write_json(self._file, {"schema": runs.SCHEMA, "records": kept})
 
     def _run_ids(self) -> list[str]:
-        """The user's own run directories below the root, without links; newest first, because the list is
-        consumed from its end."""
+        """The directories of runs below the root, without links. The newest come first: `look` begins at the
+        end, with the oldest."""
         self._num_operations += 1
         try:
             with os.scandir(self._root) as entries:
@@ -88,7 +88,7 @@ class RecordSizes:
                 volumes = [Volume(*numbers[index : index + 2]) for index in range(0, len(numbers), 2)]
                 return RunRecords(run_id, *volumes)
         paths = runs.RunPaths(run_dir)
-        other = self._count(run_dir) + self._count(paths.stacks_dir)
+        other = self._count(run_dir) + self._count(paths.stacks_dir, and_below=True)
         found = RunRecords(
             run_id,
             old=self._count(paths.telemetry_dir / "old"),
@@ -119,20 +119,20 @@ class RecordSizes:
             ages.append(found.st_mtime_ns)
         return ages
 
-    def _count(self, folder: Path) -> Volume:
-        """The files directly in a directory; a link to a directory counts as empty."""
-        num_files = size_bytes = 0
+    def _count(self, folder: Path, *, and_below: bool = False) -> Volume:
+        """The files directly in a directory; with `and_below` also those in its directories. A link counts as
+        empty, and so does a file that vanishes meanwhile."""
+        total, below = Volume(), []
         self._num_operations += 1
         if folder.is_symlink():
-            return Volume()
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    self._num_operations += 1
-                    if entry.name in _NOT_RECORDS or not entry.is_file(follow_symlinks=False):
-                        continue
-                    num_files += 1
-                    size_bytes += entry.stat(follow_symlinks=False).st_size
-        except OSError:
-            return Volume()
-        return Volume(num_files, size_bytes)
+            return total
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                self._num_operations += 1
+                if and_below and entry.is_dir(follow_symlinks=False):
+                    below.append(folder / entry.name)
+                if entry.name in _NOT_RECORDS or not entry.is_file(follow_symlinks=False):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    total += Volume(1, entry.stat(follow_symlinks=False).st_size)
+        return sum(map(self._count, below), total)
