@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coach.analysis.judging.verdict_object import OUTCOME
-from coach.analysis.judging.waiting import PENDING
-from coach.analysis.judging.why_words import MAX_LINES, log_lines, why_lines, worst_severity
+from coach.analysis.judging.why_words import MAX_LINES, log_lines, pending_of, why_lines, worst_severity
 from coach.analysis.spelling.printable import cut, printable
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
 from coach.cli.reading_io import Io, reading_io
@@ -87,7 +86,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     else:
         for line in why_lines(verdict, io.now()):
             print_line(line)
-    never = verdict.get(PENDING, {}).get("never_starts") is True
+    never = (pending_of(verdict) or {}).get("never_starts") is True
     worst = max(filter(None, (worst_severity(verdict), Severity.WARNING if never else None)), default=None)
     return int(worst is not None and worst >= _FAIL_ON[args.fail_on])
 
