@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
-from coach.analysis.spelling.printable import printable
+from coach.analysis.spelling.printable import cut, printable
 from coach.analysis.spelling.slurm import format_time
 from coach.launch.batch_file import has_options, read, resources_of
 from coach.launch.own_program import BATCH_SUFFIXES, own_recipe, read_own_program
@@ -34,6 +34,7 @@ _FRAMEWORKS = frozenset(
 )
 _CONFIGS = (".yaml", ".yml", ".json")
 _MAX_NAME = 40
+_MAX_COMMENT = 200
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
 _HEAD = """\
 # Trainings of this project, proposed by `coach init`: read them, and change what is wrong.
@@ -126,7 +127,7 @@ def _begins_with_options(path: Path) -> bool:
 def _is_training(path: Path) -> bool:
     """True if it imports a framework and does something when it is started."""
     try:
-        tree = parse_source(path.read_text(encoding="utf-8", errors="replace"))
+        tree = parse_source(path.read_bytes())
     except (OSError, SyntaxError):
         return False
     does_something = any(
@@ -150,12 +151,17 @@ def _table(name: str, path: Path, kind: OwnKind, recipe: Recipe, key: int) -> st
     if key <= 9:
         lines.append(f'key = "{key}"')
     if kind is OwnKind.BATCH:
-        lines.append(f"# It asks for {printable(_asked(path))}.")
+        lines.append(_comment(f"It asks for {_asked(path)}."))
     else:
         lines.append('# arguments = "--epochs 3"')
         lines += ["# gpus = 1", '# time = "4:00:00"']
-    lines += [f"# coach can set {printable(each)}" for each in _parameters(recipe)]
+    lines += [_comment(f"coach can set {each}") for each in _parameters(recipe)]
     return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    """A line of a TOML file for a text that a program holds, which may be of any form and length."""
+    return f"# {cut(printable(text), _MAX_COMMENT)}"
 
 
 def _quoted(text: str) -> str:

@@ -87,6 +87,20 @@ def test_a_default_or_help_of_several_lines_stays_in_its_comment(tmp_path: Path)
     assert training.asked.get("env") is None
 
 
+def test_a_script_in_an_encoding_that_python_reads_is_found(tmp_path: Path) -> None:
+    (tmp_path / "marked.py").write_text(SCRIPT, encoding="utf-8-sig")
+    (tmp_path / "named.py").write_text(f"# coding: latin-1\n# caf\xe9{SCRIPT}", encoding="latin-1")
+    trainings = read_project(write(propose(tmp_path), tmp_path))
+    assert [each.name for each in trainings] == ["marked", "named"]
+
+
+def test_a_long_default_or_help_is_cut_in_its_comment(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT.replace("Step size.", "Step size. " * 100_000))
+    proposal = propose(tmp_path)
+    assert max(map(len, proposal.text.splitlines())) < 210
+    assert len(read_project(write(proposal, tmp_path))) == 1
+
+
 def test_a_directory_with_nothing_to_launch_proposes_nothing(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import torch\ndef (:\n")
     assert propose(tmp_path).text == ""
