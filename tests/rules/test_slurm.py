@@ -116,6 +116,10 @@ def test_a_launched_job_with_a_log_that_may_not_be_read_has_not_printed_nothing(
     launched = run(state="FAILED", launch=LAUNCH)
     snapshot = TargetSnapshot("run", 2.0, run=launched, log_files=(denied,))
     assert causes(Engine(build()).diagnose(snapshot, History())) == ["unknown_failure"]
+    never_opened = replace(snapshot, job=replace(job("FAILED"), exit_code=128 + 53))
+    (finding,) = Engine(build()).diagnose(never_opened, History()).findings
+    assert finding.rule == "JOB017"
+    assert finding.fixes[0].command == "srun -w node4 ls -ld /runs/.logs"
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "PENDING", None])

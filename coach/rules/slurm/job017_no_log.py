@@ -14,7 +14,7 @@ from coach.model.training.log import LogTail
 from coach.model.training.run import Run
 from coach.rules.advice.placement import leave_out
 from coach.rules.base import Need, Rule
-from coach.rules.from_logs.outcome import was_never_started
+from coach.rules.from_logs.outcome import exit_status, was_never_started
 
 _STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "LAUNCH_FAILED"})
 """Failure states that should leave a log. Cancelled and preempted jobs need no explanation, and OUT_OF_MEMORY
@@ -46,8 +46,8 @@ class NoLog(Rule):
         program printed nothing, or was ended before it wrote its buffered output.
     When it stays silent
         On jobs that completed, were cancelled, preempted or killed for their memory, or never started (see
-        JOB011), and if there are metrics or messages of the job, or a log that may not be read. On a job that
-        coach did not launch also if the place of its log is unknown or is /dev/null.
+        JOB011), and if there are metrics or messages of the job, or a log that may not be read and may hold
+        output. On a job that coach did not launch also if the place of its log is unknown or is /dev/null.
     What to do
         No log: check that its folder exists on the node and is writable there: `srun -w NODE ls -ld FOLDER`.
         Keep logs and runs on a file system that all nodes see. `sacct -j JOB -o
@@ -67,22 +67,17 @@ class NoLog(Rule):
         is_launched = snapshot.run is not None and bool(snapshot.run.launch)
         if not _has_failed(snapshot) or not (is_launched or (snapshot.run is None and snapshot.job)):
             return  # `coach run` does not redirect a command's output, so its run directory has no log
-        if any(map(_has_output, snapshot.log_tails)) or snapshot.log_hits:
+        if _has_left_data(snapshot, history):
             return
-        if history.ranks or snapshot.events:
-            return
-        if any(file.is_found and file.problem is not None for file in snapshot.log_files):
+        is_unread = any(file.is_found and file.problem is not None for file in snapshot.log_files)
+        if is_unread and not (is_launched and exit_status(snapshot) == _NOT_STARTED):
             return  # this log may hold output
         if not is_launched and not snapshot.log_files:
-            return
-        if snapshot.exit is not None and (
-            snapshot.exit.refused or any(r.message for r in snapshot.exit.ranks)
-        ):
             return
         status = snapshot.exit.exit_code if snapshot.exit is not None else None
         missing = _missing_log(snapshot)
         ended = f"with status {status}" if status is not None else f"as {snapshot.state}"
-        left = "left no log" if status is None and missing is not None else "printed nothing"
+        left = "left no log" if missing is not None else "printed nothing"
         node = snapshot.job.nodes if snapshot.job is not None and snapshot.job.num_nodes == 1 else None
         yield Hit(
             summary=f"The job ended {ended} and {left}",
@@ -97,13 +92,21 @@ def _has_failed(snapshot: TargetSnapshot) -> bool:
     return snapshot.state in _STATES and not was_never_started(snapshot)
 
 
+def _has_left_data(snapshot: TargetSnapshot, history: History) -> bool:
+    """True if a log, the metrics or exit.json hold something to diagnose."""
+    ended = snapshot.exit
+    if ended is not None and (ended.refused is not None or any(rank.message for rank in ended.ranks)):
+        return True
+    if snapshot.log_hits or history.ranks or snapshot.events:
+        return True
+    return any(map(_has_output, snapshot.log_tails))
+
+
 def _evidence(snapshot: TargetSnapshot, missing: Path | None) -> Iterable[Evidence]:
     job, run = snapshot.job, snapshot.run
     reason = f", reason {job.reason}" if job is not None and job.reason not in (None, "", "None") else ""
     yield Evidence(f"state {snapshot.state}{reason}")
-    status = job.exit_code if job is not None else None
-    if snapshot.exit is not None and snapshot.exit.exit_code is not None:
-        status = snapshot.exit.exit_code
+    status = exit_status(snapshot)
     if status == _NOT_STARTED:
         yield Evidence("ExitCode 0:53: Slurm could not start the batch script")
     elif status is not None:
@@ -129,7 +132,7 @@ def _has_output(tail: LogTail) -> bool:
 
 def _missing_log(snapshot: TargetSnapshot) -> Path | None:
     """A place without a log; None if all logs exist and are empty."""
-    absent = next((file.path for file in snapshot.log_files if not file.is_found), None)
+    absent = next((file.path for file in snapshot.log_files if not file.is_found or file.problem), None)
     if snapshot.log_files and absent is None:
         return None
     if snapshot.run is not None:
