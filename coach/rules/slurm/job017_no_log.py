@@ -65,14 +65,9 @@ class NoLog(Rule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         is_launched = snapshot.run is not None and bool(snapshot.run.launch)
-        if not _has_failed(snapshot) or not (is_launched or (snapshot.run is None and snapshot.job)):
-            return  # `coach run` does not redirect a command's output, so its run directory has no log
-        if _has_left_data(snapshot, history):
+        if not _has_failed(snapshot) or _has_left_data(snapshot, history):
             return
-        is_unread = any(file.is_found and file.problem is not None for file in snapshot.log_files)
-        if is_unread and not (is_launched and exit_status(snapshot) == _NOT_STARTED):
-            return  # this log may hold output
-        if not is_launched and not snapshot.log_files:
+        if not _is_log_known(snapshot, is_launched=is_launched):
             return
         status = snapshot.exit.exit_code if snapshot.exit is not None else None
         missing = _missing_log(snapshot)
@@ -90,6 +85,16 @@ class NoLog(Rule):
 
 def _has_failed(snapshot: TargetSnapshot) -> bool:
     return snapshot.state in _STATES and not was_never_started(snapshot)
+
+
+def _is_log_known(snapshot: TargetSnapshot, *, is_launched: bool) -> bool:
+    """True if it is known where the log would be, and that no file there may hold output."""
+    is_unread = any(file.is_found and file.problem is not None for file in snapshot.log_files)
+    if is_launched:
+        return not is_unread or exit_status(snapshot) == _NOT_STARTED
+    if snapshot.run is not None:
+        return False  # `coach run` does not redirect a command's output, so its run directory has no log
+    return snapshot.job is not None and bool(snapshot.log_files) and not is_unread
 
 
 def _has_left_data(snapshot: TargetSnapshot, history: History) -> bool:
