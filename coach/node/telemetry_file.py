@@ -1,8 +1,8 @@
 """The sampler's file: appended records of limited length. A full file is moved aside.
 
-The whole run is kept, however long, in a limited number of files: two old parts are merged into one, and
-every second sample is dropped. Parts with the same resolution are merged first, so the older part of the run
-has the coarser resolution.
+A run of any length is kept whole in a limited number of files. If there are too many, two old parts are
+merged, and every second sample is dropped. Parts with the same resolution are merged first: the older a part
+of the run is, the coarser is its resolution.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ class TelemetryFile:
         self._node = node
         self._max_bytes = max_bytes
         self._times_halved: Dict[int, int] = {}
-        """Number of an old part → its coarseness. After a restart of the sampler all parts count as fine, and
-        get coarser than necessary."""
+        """Number of an old part → how often its samples were halved. A restarted sampler counts all parts as
+        never halved, and merges them into coarser ones than necessary."""
         self._is_torn = _ends_within_line(self._path)
         """True if the last write ended within a line, also that of a sampler before a restart."""
 
     def append(self, lines: Iterable[bytes]) -> bool:
-        """Write lines in one go. Returns True if they begin a new file. Raises OSError if they cannot be
+        """Write lines by one call. Returns True if they begin a new file. Raises OSError if not all could be
         written."""
         data = b"".join(lines)
         is_new = self._rotate_if_full()

@@ -1,7 +1,7 @@
-"""Judge several jobs together: own jobs in the order of severity, and an array or a heterogeneous job as a
+"""Judge several jobs together: sort own jobs by severity, and judge an array or a heterogeneous job as a
 whole. Pure.
 
-An array of a thousand tasks fails in few ways: each cause is reported once, with the tasks that it hit.
+A thousand tasks of an array fail for few causes: each cause is reported once, with its tasks.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def worst_first(judged: Sequence[Judged]) -> list[Judged]:
 
 
 def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged]) -> Judged:
-    """The diagnosis of all parts together. `judged` are some or all of them, the worst first."""
+    """The diagnosis of all parts together. `judged` has some or all of the parts, the worst first."""
     alike: dict[tuple[str, str], list[tuple[Judged, Finding]]] = {}
     for each in judged:
         for finding in each.diagnosis.findings:

@@ -1,7 +1,8 @@
 """A verdict in at most six lines: the cause of the end, its place, the fix, and the work lost. Pure.
 
-The words are made from the stored JSON, not from the diagnosis, so that a stored verdict reads like a new
-one. The JSON comes from a file: a missing value, or one of another type, is left out.
+The words come from the verdict's JSON, not from the diagnosis, so that a stored verdict reads like a new one.
+A stored verdict is a file that anybody may have written: a missing value, or one of another type, is left
+out.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def is_bad_state(state: str | None) -> bool:
 
 
 def has_ended_badly(past: PastRun) -> bool:
-    """True also for a run that completed with a finding above info."""
+    """True for a bad final state, and for a run that completed with a finding above info."""
     return is_final(past.state) and (is_bad_state(past.state) or past.rule is not None)
 
 

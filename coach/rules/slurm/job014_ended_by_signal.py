@@ -37,8 +37,9 @@ class EndedBySignal(EndingRule):
         The program did not fail. The remedy depends on the sender: Slurm at a limit, a launcher after another
         rank failed, a person at the keyboard, or a closed terminal (SIGHUP).
     When it stays silent
-        If another finding explains it (a time limit, a cancelled or preempted job, another rank's error), it
-        is listed as its consequence. The finding is info if the program went on.
+        On a monitor that the script ended, and on a program that requeued its job after the signal. If
+        another finding explains the end (a time limit, a cancelled or preempted job, another rank's error),
+        this one is listed as its consequence. It is only info if the program went on.
     What to do
         SIGHUP: start long runs with sbatch or in tmux, not directly in a terminal. SIGTERM: look at the logs
         of the other nodes, and at `sacct -j JOB -o State,ExitCode` if the site keeps accounting. To save a

@@ -31,7 +31,7 @@ _ROW_KEYS = ("pattern", "example", "seen", "source", "bare")
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """One row: a pattern, a line that it matches, and the place where the line was found."""
+    """One row: a pattern, a line that it matches, and the place where this line was seen."""
 
     signature: Signature
     example: str
@@ -179,8 +179,8 @@ def digest(tables: Iterable[Traversable]) -> str:
 
 @cache
 def shipped() -> Mapping[str, tuple[Signature, ...]]:
-    """Rule code → signatures of its rows, in the tables' order. An installed coach reads `compiled.json`
-    only."""
+    """Rule code → signatures of its rows, in the tables' order. An installed coach has no tables, only
+    `compiled.json`."""
     tables = shipped_files()
     compiled = json.loads(files(__package__).joinpath(COMPILED).read_bytes())
     if not tables or compiled["digest"] == digest(tables):

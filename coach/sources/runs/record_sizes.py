@@ -1,7 +1,7 @@
 """Measure the records of each run, a few at a time, and keep the sizes of runs that do not change.
 
-Logs, checkpoints and profiles do not count. Measuring all runs may need thousands of requests to a shared
-file server, so each call makes only a given number; the next call continues from there.
+Logs, checkpoints and profiles are no records. All runs together may need thousands of requests to a shared
+file server, so each call makes only a limited number, and the next call continues.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class RecordSizes:
             self._kept = {}
 
     def look(self, max_operations: int) -> tuple[RunRecords, ...] | None:
-        """Measure runs until all are known, or about `max_operations` requests were made. Returns the records
-        of all runs, or None while some are unknown. Raises OSError if the root cannot be read.
+        """Measure runs until all are known, or until about `max_operations` requests were made. Returns the
+        records of all runs, or None if some are still unknown. Raises OSError if the root cannot be read.
 
-        After a complete result the next call starts anew.
+        The call after a complete result starts anew.
         """
         self._num_operations = 0
         if self._waiting is None:

@@ -1,5 +1,5 @@
-"""Fixes: the changes of a fix as a plan of a child run or as a diff of the user's own script, and the
-relaunch."""
+"""Fixes: show the changes of a fix, as the plan of a child run or as a diff of the user's own script, and
+launch the child run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 class Fixes:
-    """Handles the requests for fixes. The fixes of a run are numbered over all its findings, primary
-    first."""
+    """Handles the requests for fixes. Their number counts the fixes of all findings of a run, those of the
+    primary finding first."""
 
     def __init__(
         self, stage: Stage, fixes: FixPort, show_launched: Callable[[CoachScreen, Submitted], object]

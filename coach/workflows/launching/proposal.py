@@ -1,7 +1,7 @@
 """Propose a first `coach.toml` from a person's batch files and Python scripts, which are read as text.
 
-Nothing is run, and nobody is asked. Each training is listed with what was understood, and with a reason for
-what was not: the file is a proposal, to be read and changed.
+No file is run, and the person is asked nothing. Each training is listed with its parameters, and each file
+that cannot be launched with the reason. The coach.toml is a proposal, to be read and changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The text of a coach.toml, and the result for each file that was read."""
+    """The text of a coach.toml, and a line for each file that was read."""
 
     text: str
     """Empty if nothing to launch was found."""
