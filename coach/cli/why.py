@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coach.analysis.judging.verdict_object import OUTCOME
-from coach.analysis.judging.waiting import PENDING
-from coach.analysis.judging.why_words import MAX_LINES, log_lines, why_lines, worst_severity
+from coach.analysis.judging.why_words import MAX_LINES, log_lines, pending_of, why_lines, worst_severity
 from coach.analysis.spelling.printable import cut, printable
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
 from coach.cli.reading_io import Io, reading_io
@@ -87,9 +86,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     else:
         for line in why_lines(verdict, io.now()):
             print_line(line)
-    never = verdict.get(PENDING, {}).get("never_starts") is True
+    return int(_is_grave(verdict, _FAIL_ON[args.fail_on]))
+
+
+def _is_grave(verdict: Mapping[str, Any], least: Severity) -> bool:
+    """True for a finding of this severity or a higher one. A job that never starts counts as a warning."""
+    never = (pending_of(verdict) or {}).get("never_starts") is True
     worst = max(filter(None, (worst_severity(verdict), Severity.WARNING if never else None)), default=None)
-    return int(worst is not None and worst >= _FAIL_ON[args.fail_on])
+    return worst is not None and worst >= least
 
 
 def _judged(job: str, settings: Settings, io: Io, args: argparse.Namespace) -> Mapping[str, Any]:

@@ -228,7 +228,7 @@ def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:
     source = None
     if path is not None and path.suffix == ".py":
         try:
-            source = path.read_text(encoding="utf-8", errors="replace")
+            source = path.read_text(encoding="utf-8-sig", errors="replace")
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}") from None
     options = read_options(own.words, source, own.parameters)
@@ -278,6 +278,6 @@ def text_of(recipe: Recipe) -> str | None:
     if recipe.own is None or recipe.path.suffix != ".py":
         return None
     try:
-        return recipe.path.read_text(encoding="utf-8", errors="replace")
+        return recipe.path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise UserError(f"{recipe.path}: {error.strerror}") from None

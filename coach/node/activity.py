@@ -1,5 +1,5 @@
 """Measures the whole node, including load from other jobs: CPU, memory, pressure, disks, network, shared
-memory. It reads only /proc and /sys.
+memory. It reads /proc and /sys, and asks the kernel for the size of /dev/shm.
 
 A job that is slow because of its neighbours, or because of a shared disk, looks healthy by its own numbers.
 """
@@ -18,8 +18,8 @@ _SECTOR_MIB = 512 / 2**20
 
 
 class Activity:
-    """Reads the node's counters. Counters that the kernel lacks are found at the start and reported as
-    gaps."""
+    """Reads the node's counters. Pressure that the kernel does not measure is found at the start, and is a
+    gap."""
 
     def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> None:
         self._proc = proc

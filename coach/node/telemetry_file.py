@@ -1,8 +1,8 @@
 """The sampler's file: appended records of limited length. A full file is moved aside.
 
-The whole run is kept, however long, in a limited number of files: two old parts are merged into one, and
-every second sample is dropped. Parts with the same resolution are merged first, so the older part of the run
-has the coarser resolution.
+A run of any length is kept whole in a limited number of files. If there are too many, two old parts are
+merged, and every second sample is dropped. Parts with the same resolution are merged first: the older a part
+of the run is, the coarser is its resolution.
 """
 
 from __future__ import annotations
@@ -63,6 +63,15 @@ def thinned(lines: Iterable[bytes], every: int) -> Iterator[bytes]:
             yield line
 
 
+def _ends_within_line(path: Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except OSError:  # no such file, or an empty one
+        return False
+
+
 class TelemetryFile:
     """telemetry/<node>.jsonl. A full file moves to telemetry/old/<node>-<n>.jsonl, with a limit on their
     number."""
@@ -73,16 +82,17 @@ class TelemetryFile:
         self._node = node
         self._max_bytes = max_bytes
         self._times_halved: Dict[int, int] = {}
-        """Number of an old part → its coarseness. After a restart of the sampler all parts count as fine, and
-        get coarser than necessary."""
-        self._is_torn = False
-        """True if the last write ended within a line."""
+        """Number of an old part → how often its samples were halved. A restarted sampler counts all parts as
+        never halved, and merges them into coarser ones than necessary."""
+        self._is_torn = _ends_within_line(self._path)
+        """True if the last write ended within a line, also that of a sampler before a restart."""
 
     def append(self, lines: Iterable[bytes]) -> bool:
-        """Write lines in one go. Returns True if they begin a new file. Raises OSError if they cannot be
+        """Write lines by one call. Returns True if they begin a new file. Raises OSError if not all could be
         written."""
         data = b"".join(lines)
         is_new = self._rotate_if_full()
+        self._is_torn = self._is_torn and not is_new
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             data = b"\n" + data if self._is_torn else data

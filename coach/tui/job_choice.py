@@ -33,9 +33,9 @@ class Chosen:
     state: str | None
     reason: str | None = None
     is_array: bool = False
-    """True for a row that stands for several array tasks, each with its own state."""
+    """True for a row of several array tasks, each of which has its own state."""
     why_not_mine: str | None = None
-    """Why coach changes nothing of it."""
+    """Why coach does not change the job; None if it may."""
     is_others: bool = False
     """True for another user's job. Its log is shown if the file may be read."""
     job: Job | None = None
@@ -191,8 +191,8 @@ class JobKeys:
 
 
 def _fixed_target(chosen: Chosen, context: Context) -> str:
-    """The target that a fix is about: of an array that coach launched, the first run of its sweep with a
-    finding, else its first run; otherwise the chosen one."""
+    """The target that the fix key is about. For an array that coach launched it is the first run of the sweep
+    with a finding, or the first run if none has one; otherwise it is the chosen target."""
     rows = (chosen.job,) if chosen.is_array and chosen.job is not None else ()
     runs = [run.run_id for run in sweep_of(rows, context.snapshot.runs)]
     wrong = (run_id for run_id in runs if worst_of(context.found.get(run_id, ())) is not None)
@@ -247,8 +247,8 @@ def choose_run(context: Context, run: Run) -> Chosen:
 
 
 def choose_target(context: Context, target: str, past: Job | None = None) -> Chosen | None:
-    """The run or job that coach follows by this name; None if neither is known. `past` is its row in
-    accounting, for a job that has left the queue."""
+    """The run or the job of this name as a Chosen; None if neither is known. `past` is the row in accounting
+    of a job that has left the queue."""
     run = context.run(target)
     if run is not None:
         return choose_run(context, run)

@@ -1,7 +1,7 @@
 """The only place that defines colours: one accent colour, and stronger colours for findings.
 
-A colour never carries a meaning alone: a sign or a word has the same meaning. Textual's own themes lack some
-names that our styles use; these colours are blended from the colours of each theme.
+No meaning is shown by a colour alone: a sign or a word repeats it. Textual's own themes lack some names that
+coach's styles use; the colours of these names are blended from those of each theme.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ _CURSOR_SHARE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """The styles of a theme for text: one for each tone, which leaves the rest of a style as it is, and that
-    of the cursor's row."""
+    """The styles of a theme for text. The style of a tone sets only its own colours and weight; `cursor` is
+    that of the cursor's row."""
 
     tones: Mapping[Tone, Style]
     cursor: Style
@@ -130,8 +130,8 @@ class Paint:
 
 @cache
 def paint_of(name: str) -> Paint:
-    """The text styles of the theme with this name. One for all widgets: styles of Textual's component classes
-    would be worked out again for each widget, at every change of the focus."""
+    """The text styles of the theme with this name, shared by all widgets. Textual would compute the styles of
+    component classes for each widget again, at every change of the focus."""
     theme = find_theme(name) or NIGHT
     colours = {**theme.to_color_system().generate(), **theme.variables}
 

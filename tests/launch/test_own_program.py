@@ -11,7 +11,7 @@ import pytest
 
 from coach.launch import array_script
 from coach.launch.batch_file import resources_of
-from coach.launch.own_program import is_own, own_request, read_own_program
+from coach.launch.own_program import is_own, own_recipe, own_request, read_own_program, text_of
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import recipe_of
 from coach.launch.record import request_from, said
@@ -99,6 +99,14 @@ def test_a_program_that_cannot_be_launched_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(UserError, match=words):
         read_own_program(what if what in (None, "-") else str(home / what), (), home, offers)
+
+
+def test_a_byte_order_mark_hides_no_parameter(home: Path) -> None:
+    text = 'import argparse\np = argparse.ArgumentParser()\np.add_argument("--lr", type=float, default=0.1)\n'
+    (home / "marked.py").write_text(text, encoding="utf-8-sig")
+    recipe = own_recipe(own(home, "marked.py"))
+    assert list(recipe.parameters) == ["lr"]
+    assert text_of(recipe) == text
 
 
 def test_a_script_runs_as_its_author_would_start_it(home: Path) -> None:

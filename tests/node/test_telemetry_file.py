@@ -122,3 +122,31 @@ def test_a_full_disk_is_an_error_and_the_next_line_stands_alone(
     file.append([b'{"n":2}\n'])
     records, num_bad, _ = runs.decode_records(paths.telemetry_of("node1").read_bytes())
     assert (records, num_bad) == ([{"n": 2}], 1)
+
+
+def test_a_restarted_sampler_writes_no_record_onto_a_torn_line(tmp_path: Path) -> None:
+    paths = runs.RunPaths(tmp_path)
+    paths.telemetry_dir.mkdir()
+    path = paths.telemetry_of("node1")
+    for before, bad in ((b'{"n":1}\n{"n', 1), (b'{"n":1}\n', 0), (b"", 0)):
+        path.write_bytes(before)
+        TelemetryFile(paths, "node1").append([b'{"n":2}\n'])
+        records, num_bad, _ = runs.decode_records(path.read_bytes())
+        assert (records[-1], num_bad) == ({"n": 2}, bad)
+
+
+def test_a_file_that_follows_a_torn_one_begins_with_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    paths = runs.RunPaths(tmp_path)
+    paths.telemetry_dir.mkdir()
+    file = TelemetryFile(paths, "node1", max_bytes=5)
+    whole_write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda descriptor, data: whole_write(descriptor, data[:5]))
+        with pytest.raises(OSError, match="No space left"):
+            file.append([b'{"n":1}\n'])
+    assert file.append([b'{"n":2}\n'])
+    assert paths.telemetry_of("node1").read_bytes() == b'{"n":2}\n'

@@ -316,6 +316,25 @@ def test_an_error_that_left_the_others_waiting_is_the_cause_of_the_time_limit() 
     ]
 
 
+def test_a_rank_that_failed_by_itself_does_not_name_the_signal_of_another() -> None:
+    log = (
+        "E1121 04:00:02.000000 23 api.py:870] failed (exitcode: 1) local_rank: 0 (pid: 24) of binary: py\n"
+        "E1121 04:00:03.000000 17 api.py:870] failed (exitcode: -15) local_rank: 0 (pid: 18) of binary: py\n"
+    )
+    (finding,) = diagnose_log(log).findings
+    assert finding.summary == "The program was ended by SIGTERM from outside"
+    assert finding.evidence[0].line == 2
+
+
+def test_a_monitor_that_the_script_ended_does_not_name_the_signal_of_the_program() -> None:
+    log = (
+        "train.sh: line 3:  4242 Terminated              nvidia-smi -l 5 > smi.log\n"
+        "[rank: 0] Received SIGINT: 2\n"
+    )
+    (finding,) = diagnose_log(log).findings
+    assert finding.summary.startswith("The program was ended by SIGINT from outside")
+
+
 def test_errors_of_the_threads_of_an_interrupted_program_are_no_cause() -> None:
     log = (
         'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    '

@@ -14,7 +14,7 @@ from coach.model.training.log import LogFile, LogTail
 from coach.model.training.run import Run, RunExit
 from coach.rules.engine import Engine
 from coach.rules.registry import build
-from tests.rules.examples import causes, run
+from tests.rules.examples import causes, run, tail_of
 
 LAUNCH = {"recipe": "ddp"}
 
@@ -71,6 +71,55 @@ def test_a_foreign_job_with_an_unknown_or_unreadable_log_does_not_count_as_one_w
     for files in ((), (denied,), (MISSING, denied)):
         told = causes(Engine(build()).diagnose(foreign("FAILED", *files), History()))
         assert told == ["unknown_failure"], files
+
+
+def test_a_launched_job_whose_log_is_there_and_empty_is_not_sent_to_look_for_its_folder() -> None:
+    files = tuple(LogFile(f"/runs/ddp/{name}", is_found=True) for name in ("stdout.log", "stderr.log"))
+    for backend, commands in (("slurm", ["scontrol", "None"]), ("local", ["None"])):
+        launched = run(state="FAILED", launch=LAUNCH, backend=backend)
+        ended = RunExit("FAILED", 3, 2.0, (), None)
+        snapshot = TargetSnapshot("run", 2.0, run=launched, exit=ended, log_files=files)
+        finding = Engine(build()).diagnose(snapshot, History()).findings[0]
+        assert (finding.rule, finding.summary) == (
+            "JOB017",
+            "The job ended with status 3 and printed nothing",
+        )
+        assert [(each.text, each.file) for each in finding.evidence if each.file] == [
+            ("it is empty", file.path) for file in files
+        ]
+        assert finding.evidence[-1].text.startswith("causes of an empty log")
+        assert sorted(str(fix.command).split()[0] for fix in finding.fixes) == sorted(commands)
+
+
+def test_coachs_own_verdict_in_a_log_is_no_output_of_the_job() -> None:
+    verdict = "coach: why: 17  FAILED: it ended with exit status 3\n"
+    launched = run(state="FAILED", launch=LAUNCH)
+    for said, told in ((verdict, "no_log"), ("starting\n" + verdict, "unknown_failure")):
+        snapshot = TargetSnapshot("run", 2.0, run=launched, log_tails=(tail_of(said),))
+        assert causes(Engine(build()).diagnose(snapshot, History())) == [told]
+
+
+def test_a_run_without_slurm_is_never_told_to_ask_slurm() -> None:
+    launched = run(state="FAILED", launch=LAUNCH, backend="local")
+    files = (LogFile("/runs/ddp/stdout.log", is_found=False),)
+    finding = (
+        Engine(build())
+        .diagnose(TargetSnapshot("run", 2.0, run=launched, log_files=files), History())
+        .findings[0]
+    )
+    assert finding.rule == "JOB017"
+    assert [fix.command for fix in finding.fixes] == ["ls -ld /runs/ddp"]
+
+
+def test_a_launched_job_with_a_log_that_may_not_be_read_has_not_printed_nothing() -> None:
+    denied = LogFile("/runs/ddp/stdout.log", is_found=True, problem="/runs/ddp/stdout.log: Stale file handle")
+    launched = run(state="FAILED", launch=LAUNCH)
+    snapshot = TargetSnapshot("run", 2.0, run=launched, log_files=(denied,))
+    assert causes(Engine(build()).diagnose(snapshot, History())) == ["unknown_failure"]
+    never_opened = replace(snapshot, job=replace(job("FAILED"), exit_code=128 + 53))
+    (finding,) = Engine(build()).diagnose(never_opened, History()).findings
+    assert finding.rule == "JOB017"
+    assert finding.fixes[0].command == "srun -w node4 ls -ld /runs/.logs"
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "PENDING", None])

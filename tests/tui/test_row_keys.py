@@ -8,15 +8,17 @@ from types import MappingProxyType
 import pytest
 
 from coach.lookback.history import History
+from coach.model.judging.finding import Diagnosis, Fix
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job
-from coach.model.snapshot import Snapshot
+from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.tui.mode import Mode
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_ports import FakePorts, FakeQuestions
 from tests.tui.fake_session import NOW_S, RUN_ID, FakeSession, make_job, make_snapshot
+from tests.tui.test_findings import idle
 
 ENDED = make_job("41", state="FAILED", end_time_s=NOW_S - 900, num_gpus=2, name="bert", raw_job_id="41")
 OF_RUN = make_job("17", state="FAILED", end_time_s=NOW_S - 1000)
@@ -151,6 +153,22 @@ async def test_an_ended_job_has_its_log_its_fix_and_a_reason_for_the_rest() -> N
         await driver.press("escape", "x")
         await driver.sees("x cancels a job: choose one in the queue first")
         assert driver.place == "history"
+
+
+async def test_f_on_a_job_that_left_the_queue_shows_the_change_that_its_finding_suggests() -> None:
+    workers = Fix("DataLoader workers 2 → 6 per rank", {"num_workers": 6})
+    told = Diagnosis("41", "FAILED", (replace(idle("41").findings[0], fixes=(workers,)),), ())
+    snapshot = make_snapshot(
+        jobs=(),
+        runs=(),
+        targets=MappingProxyType({"41": TargetSnapshot("41", NOW_S)}),
+        diagnoses=MappingProxyType({"41": told}),
+    )
+    async with opened(FakeSession(snapshot), ports(), size=(120, 36)) as driver:
+        await history(driver)
+        await driver.press("home", "F")
+        await driver.reaches("foreign_fix")
+        await driver.sees("script: as Slurm keeps it")
 
 
 async def test_the_ended_job_of_a_run_is_its_run_in_every_key() -> None:

@@ -1,7 +1,7 @@
-"""Judge several jobs together: own jobs in the order of severity, and an array or a heterogeneous job as a
+"""Judge several jobs together: sort own jobs by severity, and judge an array or a heterogeneous job as a
 whole. Pure.
 
-An array of a thousand tasks fails in few ways: each cause is reported once, with the tasks that it hit.
+A thousand tasks of an array fail for few causes: each cause is reported once, with its tasks.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from coach.analysis.judging.ranking import lost_gpu_hours
 from coach.analysis.judging.waiting import is_never
 from coach.analysis.queueing.arrays import fold
 from coach.analysis.queueing.pending_reasons import PendingReason, explain_job
+from coach.analysis.spelling.printable import cut
 from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
 
 _MAX_NAMED = 120
+"""Characters of the names of the tasks in a finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,12 @@ class Judged:
     @property
     def lost_gpu_hours(self) -> float | None:
         return None if self.worst is None else lost_gpu_hours(self.worst, self.snapshot)
+
+    @property
+    def num_tasks(self) -> int:
+        """Slurm gives one row to all tasks of an array that never started: `17_[2-9]` are eight."""
+        job = self.snapshot.job
+        return fold((job,))[0].num_tasks if job is not None else 1
 
     @property
     def is_waiting(self) -> bool:
@@ -79,7 +87,7 @@ def worst_first(judged: Sequence[Judged]) -> list[Judged]:
 
 
 def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged]) -> Judged:
-    """The diagnosis of all parts together. `judged` are some or all of them, the worst first."""
+    """The diagnosis of all parts together. `judged` has some or all of the parts, the worst first."""
     alike: dict[tuple[str, str], list[tuple[Judged, Finding]]] = {}
     for each in judged:
         for finding in each.diagnosis.findings:
@@ -119,13 +127,15 @@ def _of_all(group: Sequence[tuple[Judged, Finding]], num_parts: int, is_primary:
     finding = max((finding for _, finding in group), key=lambda each: each.severity)
     if num_parts == 1:
         return replace(finding, is_primary=is_primary)
-    names = sorted({each.diagnosis.target for each, _ in group}, key=lambda name: (len(name), name))
+    hit = {each.diagnosis.target: each for each, _ in group}
+    names = sorted(hit, key=lambda name: (len(name), name))
     listed = ", ".join(names)
-    if len(listed) > _MAX_NAMED:
+    if len(listed) > _MAX_NAMED and len(names) > 2:
         listed = f"{names[0]}, {names[1]} … {names[-1]}"
+    num_hit = sum(each.num_tasks for each in hit.values())
     return replace(
         finding,
         is_primary=is_primary,
         subject=finding.subject if len({each.subject for _, each in group}) == 1 else Subject(),
-        summary=f"{len(names)} of {num_parts} ({listed}): {finding.summary}",
+        summary=f"{num_hit} of {num_parts} ({cut(listed, _MAX_NAMED)}): {finding.summary}",
     )

@@ -1,7 +1,8 @@
 """A verdict in at most six lines: the cause of the end, its place, the fix, and the work lost. Pure.
 
-The words are made from the stored JSON, not from the diagnosis, so that a stored verdict reads like a new
-one. The JSON comes from a file: a missing value, or one of another type, is left out.
+The words come from the verdict's JSON, not from the diagnosis, so that a stored verdict reads like a new one.
+A stored verdict is a file that anybody may have written: a missing value, or one of another type, is left
+out.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def is_bad_state(state: str | None) -> bool:
 
 
 def has_ended_badly(past: PastRun) -> bool:
-    """True also for a run that completed with a finding above info."""
+    """True for a bad final state, and for a run that completed with a finding above info."""
     return is_final(past.state) and (is_bad_state(past.state) or past.rule is not None)
 
 
@@ -59,6 +60,13 @@ def has_gone_wrong(verdict: Mapping[str, Any]) -> bool:
 def is_withheld(verdict: Mapping[str, Any]) -> bool:
     """True for an open drill: its verdict names no cause."""
     return any(item.get("because") == ANSWER_FIRST for item in _tables(verdict, "not_measured"))
+
+
+def pending_of(verdict: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Why a job waits. None for a job that has ended: its verdict may come from a file, and only a file has
+    both."""
+    waiting = verdict.get(PENDING)
+    return waiting if isinstance(waiting, dict) and not is_final(_text(verdict, "state")) else None
 
 
 def _words_without_a_finding(verdict: Mapping[str, Any]) -> str:
@@ -91,10 +99,10 @@ def why_lines(verdict: Mapping[str, Any], now_s: float = 0.0) -> list[str]:
 
 def _said(verdict: Mapping[str, Any], target: str, now_s: float) -> list[str]:
     """The first finding; without one, why the job waits, or that nothing was found."""
-    finding, waiting = next(iter(_tables(verdict, "findings")), None), verdict.get(PENDING)
+    finding, waiting = next(iter(_tables(verdict, "findings")), None), pending_of(verdict)
     if finding is not None:
         return list(_finding_lines(finding, target))
-    if isinstance(waiting, dict):
+    if waiting is not None:
         return [_cut(f"  {line}") for line in waiting_lines(waiting, now_s)]
     return [f"  {_words_without_a_finding(verdict)}"]
 
@@ -120,11 +128,12 @@ def _finding_lines(finding: Mapping[str, Any], target: str) -> Iterator[str]:
 def _where(finding: Mapping[str, Any]) -> str:
     subject = finding.get("subject")
     subject = subject if isinstance(subject, dict) else {}
-    places = [
-        f"{name} {subject[key]}"
-        for name, key in (("node", "node"), ("rank", "rank"), ("GPU", "gpu"))
-        if isinstance(subject.get(key), str | int)
-    ]
+    told = (
+        ("node", _text(subject, "node")),
+        ("rank", _whole(subject, "rank")),
+        ("GPU", _whole(subject, "gpu")),
+    )
+    places = [f"{name} {value}" for name, value in told if value is not None]
     return f" on {', '.join(places)}" if places else ""
 
 
@@ -144,8 +153,8 @@ def _place(finding: Mapping[str, Any]) -> str | None:
         if program is None and (frame := _FRAME.search(_text(item, "text") or "")):
             program = f"{frame[1]}:{frame[2]}"
         if log is None and (file := _text(item, "file")) is not None:
-            line = item.get("line")
-            log = f"{file}:{line}" if isinstance(line, int) else file
+            line = _whole(item, "line")
+            log = f"{file}:{line}" if line is not None else file
     return f"{program} (log {log})" if program and log else program or log
 
 

@@ -1,4 +1,4 @@
-"""Explain a node's state: each of Slurm's words in plain ones, and whether a job could start there now.
+"""Explain a node's state: the meaning of each of Slurm's words, and if a job could start there now.
 
 Slurm writes a base state with flags (`mixed+drain`, in sinfo's short form `mix*`). A word unknown to coach is
 shown as it is, and its node counts as not free.
@@ -95,7 +95,7 @@ _UNREMARKABLE = frozenset({"cloud", "dynamic_norm", "dynamic_future"})
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A parsed node state. `words` are Slurm's, in order: the base state, then its flags."""
+    """A parsed node state. `words` has Slurm's full words: the base state, then its flags."""
 
     words: tuple[str, ...]
     meaning: str

@@ -1,6 +1,6 @@
-"""`coach drill --all`: tests coach itself, drill by drill, as a table and as JSON.
+"""`coach drill --all`: test coach itself by all drills, and print a table or JSON.
 
-It is apart from drill.py, which is for learners: this command shows all answers.
+It is separate from drill.py, which is for learners, because this command shows all answers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo) -> int:
-    """Exit status: 0 if each drill that ran passed, else 1; 130 interrupted, and running drills are then
-    cancelled."""
+    """Exit status: 0 if each drill that ran has passed, else 1; 130 after an interrupt, which cancels the
+    running drills."""
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH, Switch.DRILLS)
     drills = choose([name.strip() for name in args.only.split(",")] if args.only is not None else ())
     end_as_by_ctrl_c()

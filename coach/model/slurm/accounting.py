@@ -45,8 +45,9 @@ class PriorityFactors:
 
 @dataclass(frozen=True, slots=True)
 class FairShare:
-    """One user's share of one account. `factor` is between 0 and 1. With classic fair share 0.5 means that
-    the promised share was used and less means overuse; with fair tree less means later in line."""
+    """One user's share of one account. `factor` is between 0 and 1. With classic fair share, 0.5 means that
+    exactly the promised share was used, and a lower value means overuse. With fair tree, a lower value means
+    a later place in the order."""
 
     account: str
     user: str | None
@@ -60,7 +61,7 @@ class FairShare:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits that are set for one association or one QOS, by their names in sacctmgr: `MaxJobs` → `4`."""
+    """The limits of one association or one QOS. `values` has sacctmgr's names: `MaxJobs` → `4`."""
 
     kind: str
     """`association` or `qos`."""
@@ -83,7 +84,7 @@ class Efficiency:
     """Peak memory of the step that used the most, summed over its tasks, in MiB."""
     memory_asked_mib: float | None = None
     gpu_pct: float | None = None
-    """Mean utilization of its GPUs at the end of the measurement."""
+    """Mean utilization of its GPUs at the end of the measurement, in percent."""
     time_pct: float | None = None
     """Percent of the time limit."""
 
@@ -138,5 +139,5 @@ class PastJob:
     """`sacct`, `run` (its run directory) or `seen` (the last time it was in the queue)."""
     run_id: str | None = None
     last_seen_s: float | None = None
-    """When the queue last held the job, in epoch seconds; a state that is not final may have changed
-    since."""
+    """Time of the last queue that held the job, in epoch seconds. A state that is not final may have changed
+    since then."""

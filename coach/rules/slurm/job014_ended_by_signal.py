@@ -15,6 +15,8 @@ from coach.rules.from_logs.quoted_evidence import hits_of
 from coach.rules.slurm.ended_by_slurm import REQUEUES
 
 _NAMES = {"1": "SIGHUP", "2": "SIGINT", "15": "SIGTERM", "24": "SIGXCPU"}
+_EXIT_CODES = (-1, -2, -15)
+"""The exit codes by which torchrun shows SIGHUP, SIGINT and SIGTERM."""
 _SHELL = {
     "Terminated": "SIGTERM",
     "Hangup": "SIGHUP",
@@ -35,8 +37,9 @@ class EndedBySignal(EndingRule):
         The program did not fail. The remedy depends on the sender: Slurm at a limit, a launcher after another
         rank failed, a person at the keyboard, or a closed terminal (SIGHUP).
     When it stays silent
-        If another finding explains it (a time limit, a cancelled or preempted job, another rank's error), it
-        is listed as its consequence. The finding is info if the program went on.
+        On a monitor that the script ended, and on a program that requeued its job after the signal. If
+        another finding explains the end (a time limit, a cancelled or preempted job, another rank's error),
+        this one is listed as its consequence. It is only info if the program went on.
     What to do
         SIGHUP: start long runs with sbatch or in tmux, not directly in a terminal. SIGTERM: look at the logs
         of the other nodes, and at `sacct -j JOB -o State,ExitCode` if the site keeps accounting. To save a
@@ -52,20 +55,28 @@ class EndedBySignal(EndingRule):
     signatures = (exit_code_signature("JOB014"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """False for a rank that torchrun ended, for a monitor that a script ended, and for a job that then
-        requeues itself."""
+        """False for a rank that torchrun ended or that failed by itself, for a monitor that a script ended,
+        and for a job that then requeues itself."""
         if is_monitor(hit) or ("name" in hit.fields and _was_answered(hit, snapshot)):
             return False
-        is_told_by_torchrun = "exit_code" in hit.fields or "received" in hit.fields
-        return not is_told_by_torchrun or is_first_failure(hit, snapshot, -1, -2, -15)
+        code = hit.fields.get("exit_code")
+        if code is not None and int(code) not in _EXIT_CODES:
+            return False
+        is_told_by_torchrun = code is not None or "received" in hit.fields
+        return not is_told_by_torchrun or is_first_failure(hit, snapshot, *_EXIT_CODES)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if _name(hits_of(snapshot, self.code)) == "SIGXCPU":
+        name = self._signal(snapshot)
+        if name == "SIGXCPU":
             return "The program used up a limit of CPU time (`ulimit -t`, SIGXCPU)"
-        return f"The program was ended by {_name(hits_of(snapshot, self.code)) or 'a signal'} from outside"
+        return f"The program was ended by {name or 'a signal'} from outside"
+
+    def _signal(self, snapshot: TargetSnapshot) -> str | None:
+        """The name of the signal, from the hits that count."""
+        return _name([hit for hit in hits_of(snapshot, self.code) if self.counts(hit, snapshot)])
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        name = _name(hits_of(snapshot, self.code))
+        name = self._signal(snapshot)
         if name == "SIGHUP":
             yield Fix("Start long runs by sbatch (or in tmux): the terminal it was started in was closed")
         elif name == "SIGXCPU":

@@ -1,4 +1,4 @@
-"""JOB017: a job failed and left no log, no metrics and no other data to diagnose."""
+"""JOB017: a job failed and left no log or an empty one, no metrics and no other data to diagnose."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from coach import runs
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogTail
 from coach.model.training.run import Run
 from coach.rules.advice.placement import leave_out
 from coach.rules.base import Need, Rule
-from coach.rules.from_logs.outcome import was_never_started
+from coach.rules.from_logs.outcome import exit_status, was_never_started
 
 _STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "LAUNCH_FAILED"})
 """Failure states that should leave a log. Cancelled and preempted jobs need no explanation, and OUT_OF_MEMORY
@@ -23,24 +24,35 @@ _NOT_STARTED = 128 + 53
 """The exit status as which coach reads Slurm's ExitCode 0:53."""
 
 
+_MISSING = (
+    "causes of a missing log: its folder does not exist or is not writable on the node, the node failed, its "
+    "prolog failed"
+)
+_EMPTY = (
+    "causes of an empty log: the program printed nothing, it was ended before it wrote its buffered output, "
+    "or the node failed"
+)
+
+
 class NoLog(Rule):
-    """The job failed and left no log.
+    """The job failed and left no log, or an empty one.
 
     What it sees
         A failure state (FAILED, NODE_FAIL, TIMEOUT …) of a job that was started, with no log or an empty one,
         no metrics, and no explanation in exit.json.
     Why it matters
-        The job ended before the program's first line of output: Slurm could not open the log file on the node
-        (exit code 0:53), the node went down, or the site's prolog failed.
+        The job ended before the program's first line of output. Without a log, Slurm could not open the file
+        on the node (exit code 0:53), the node went down, or the site's prolog failed. With an empty log, the
+        program printed nothing, or was ended before it wrote its buffered output.
     When it stays silent
         On jobs that completed, were cancelled, preempted or killed for their memory, or never started (see
-        JOB011), and if there are metrics or messages of the job. On a job that coach did not launch also if
-        the place of its log is unknown, is /dev/null, or may not be read.
+        JOB011), and if there are metrics or messages of the job, or a log that may not be read and may hold
+        output. On a job that coach did not launch also if the place of its log is unknown or is /dev/null.
     What to do
-        Check that the log's folder exists on the node and is writable there: `srun -w NODE ls -ld FOLDER`.
+        No log: check that its folder exists on the node and is writable there: `srun -w NODE ls -ld FOLDER`.
         Keep logs and runs on a file system that all nodes see. `sacct -j JOB -o
         State,ExitCode,NodeList,Reason` shows Slurm's record of the job. Report a node that fails again to the
-        site's administrators, and leave it out meanwhile.
+        site's administrators, and leave it out meanwhile. An empty log: `python -u` prints each line at once.
     Sources
         slurmstepd's handling of --output (exit by signal 53); Slurm's job state codes; slurm.conf(5), Prolog.
     """
@@ -53,28 +65,21 @@ class NoLog(Rule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         is_launched = snapshot.run is not None and bool(snapshot.run.launch)
-        if not _has_failed(snapshot) or not (is_launched or (snapshot.run is None and snapshot.job)):
-            return  # `coach run` does not redirect a command's output, so its run directory has no log
-        if snapshot.log_tails or snapshot.log_hits or history.ranks or snapshot.events:
+        if not _has_failed(snapshot) or _has_left_data(snapshot, history):
             return
-        if not is_launched and not _is_log_missing(snapshot):
-            return
-        if snapshot.exit is not None and (
-            snapshot.exit.refused or any(r.message for r in snapshot.exit.ranks)
-        ):
+        if not _is_log_known(snapshot, is_launched=is_launched):
             return
         status = snapshot.exit.exit_code if snapshot.exit is not None else None
-        if status is not None:
-            summary = f"The job ended with status {status} and printed nothing"
-        else:
-            summary = f"The job ended as {snapshot.state} and left no log"
+        missing = _missing_log(snapshot)
+        ended = f"with status {status}" if status is not None else f"as {snapshot.state}"
+        left = "left no log" if missing is not None else "printed nothing"
         node = snapshot.job.nodes if snapshot.job is not None and snapshot.job.num_nodes == 1 else None
         yield Hit(
-            summary=summary,
-            evidence=tuple(_evidence(snapshot)),
+            summary=f"The job ended {ended} and {left}",
+            evidence=tuple(_evidence(snapshot, missing)),
             confidence=0.9 if is_launched else 0.85,
             subject=Subject(node=node),
-            fixes=tuple(_fixes(snapshot, node)),
+            fixes=tuple(_fixes(snapshot, missing, node)),
         )
 
 
@@ -82,38 +87,62 @@ def _has_failed(snapshot: TargetSnapshot) -> bool:
     return snapshot.state in _STATES and not was_never_started(snapshot)
 
 
-def _evidence(snapshot: TargetSnapshot) -> Iterable[Evidence]:
+def _is_log_known(snapshot: TargetSnapshot, *, is_launched: bool) -> bool:
+    """True if it is known where the log would be, and that no file there may hold output."""
+    is_unread = any(file.is_found and file.problem is not None for file in snapshot.log_files)
+    if is_launched:
+        return not is_unread or exit_status(snapshot) == _NOT_STARTED
+    if snapshot.run is not None:
+        return False  # `coach run` does not redirect a command's output, so its run directory has no log
+    return snapshot.job is not None and bool(snapshot.log_files) and not is_unread
+
+
+def _has_left_data(snapshot: TargetSnapshot, history: History) -> bool:
+    """True if a log, the metrics or exit.json hold something to diagnose."""
+    ended = snapshot.exit
+    if ended is not None and (ended.refused is not None or any(rank.message for rank in ended.ranks)):
+        return True
+    if snapshot.log_hits or history.ranks or snapshot.events:
+        return True
+    return any(map(_has_output, snapshot.log_tails))
+
+
+def _evidence(snapshot: TargetSnapshot, missing: Path | None) -> Iterable[Evidence]:
     job, run = snapshot.job, snapshot.run
     reason = f", reason {job.reason}" if job is not None and job.reason not in (None, "", "None") else ""
     yield Evidence(f"state {snapshot.state}{reason}")
-    status = job.exit_code if job is not None else None
-    if snapshot.exit is not None and snapshot.exit.exit_code is not None:
-        status = snapshot.exit.exit_code
+    status = exit_status(snapshot)
     if status == _NOT_STARTED:
         yield Evidence("ExitCode 0:53: Slurm could not start the batch script")
     elif status is not None:
         yield Evidence("exit status", value=float(status))
     if job is not None and job.time_used_s is not None:
         yield Evidence("ran for", value=float(job.time_used_s), unit="s")
-    for file in snapshot.log_files if run is None else ():
-        yield Evidence(
-            "it is empty" if file.is_found else "looked for here: there is no such file", file.path
-        )
-    if run is not None:
+    if run is not None and missing is not None:
         output, errors = _logs(run)
         yield Evidence("here the log would be", str(output))
         yield Evidence("and its standard error would be here", str(errors))
-    yield Evidence(
-        "causes of a missing log: its folder does not exist or is not writable on the node, the node "
-        "failed, its prolog failed"
-    )
+    else:
+        for file in snapshot.log_files:
+            told = "it is empty" if file.is_found else "looked for here: there is no such file"
+            yield Evidence(told, file.path)
+    yield Evidence(_MISSING if missing is not None else _EMPTY)
 
 
-def _is_log_missing(snapshot: TargetSnapshot) -> bool:
-    """True if the logs were searched for and none of them can hold output."""
-    return bool(snapshot.log_files) and not any(
-        file.is_found and file.problem is not None for file in snapshot.log_files
-    )
+def _has_output(tail: LogTail) -> bool:
+    """True if a log holds more than coach's own verdict, whose lines are read as empty ones."""
+    is_seen_in_part = tail.first_line > 1 or tail.unread_bytes > 0 or tail.is_binary
+    return is_seen_in_part or any(map(str.strip, tail.lines))
+
+
+def _missing_log(snapshot: TargetSnapshot) -> Path | None:
+    """A place without a log; None if all logs exist and are empty."""
+    absent = next((file.path for file in snapshot.log_files if not file.is_found or file.problem), None)
+    if snapshot.log_files and absent is None:
+        return None
+    if snapshot.run is not None:
+        return _logs(snapshot.run)[0]
+    return Path(absent) if absent is not None else None
 
 
 def _logs(run: Run) -> tuple[Path, Path]:
@@ -124,21 +153,23 @@ def _logs(run: Run) -> tuple[Path, Path]:
     return paths.stdout_log, paths.stderr_log
 
 
-def _fixes(snapshot: TargetSnapshot, node: str | None) -> Iterable[Fix]:
-    path = _logs(snapshot.run)[0] if snapshot.run is not None else Path(snapshot.log_files[0].path)
-    folder = quote(str(path.parent))
-    on = f" -w {node}" if node else ""
-    yield Fix(
-        "See whether the node has the folder of the log, and may write there",
-        command=f"srun{on} ls -ld {folder}",
-    )
-    job_id = (
-        snapshot.job.job_id if snapshot.job is not None else snapshot.run.job_id if snapshot.run else None
-    )
-    if job_id is not None:
+def _fixes(snapshot: TargetSnapshot, missing: Path | None, node: str | None) -> Iterable[Fix]:
+    job, run = snapshot.job, snapshot.run
+    is_slurm = run is None or run.backend == "slurm"
+    if missing is not None:
+        on = f"srun{f' -w {quote(node)}' if node else ''} " if is_slurm else ""
+        yield Fix(
+            "See whether the node has the folder of the log, and may write there",
+            command=f"{on}ls -ld {quote(str(missing.parent))}",
+        )
+    else:
+        yield Fix("Let Python print each line at once (`python -u`): lines in its buffer may be lost")
+    job_id = job.job_id if job is not None else run.job_id if run is not None else None
+    if is_slurm and job_id is not None:
+        named = quote(job_id)
         yield Fix(
             "Ask Slurm what it knows",
-            command=f"scontrol show job {job_id}"
-            f" || sacct -j {job_id} -o JobID,State,ExitCode,Elapsed,NodeList,Reason",
+            command=f"scontrol show job {named}"
+            f" || sacct -j {named} -o JobID,State,ExitCode,Elapsed,NodeList,Reason",
         )
-    yield from leave_out(snapshot.run, node, "if another node does it")
+    yield from leave_out(run, node, "if another node does it")

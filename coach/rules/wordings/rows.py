@@ -25,12 +25,13 @@ from coach.rules.wordings.literals import literals_of
 
 COMPILED = "compiled.json"
 _GROUP_KEYS = ("rule", "kind", "head", "unless", "any_level", "in_error", "reads_source", "wording")
+_FORM = "see docs/how-to for the form"
 _ROW_KEYS = ("pattern", "example", "seen", "source", "bare")
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """One row: a pattern, a line that it matches, and the place where the line was found."""
+    """One row: a pattern, a line that it matches, and the place where this line was seen."""
 
     signature: Signature
     example: str
@@ -105,12 +106,12 @@ def _row(row: Mapping[str, Any], group: Mapping[str, Any], place: str) -> Wordin
         )
     whole = (_text_or_none(group, "head", place) or "") + pattern
     unless = _text_or_none(group, "unless", place)
+    _compile(unless or "", "unless", place)
+    _compile(whole, "pattern", place)
     try:
-        re.compile(unless or "")
-        re.compile(whole)
         literals = literals_of(whole)
-    except (re.error, ValueError) as error:
-        raise UserError(f"{place}: pattern {pattern!r}: {error}", "see docs/how-to for the form") from error
+    except ValueError as error:
+        raise UserError(f"{place}: pattern {pattern!r}: {error}", _FORM) from error
     signature = Signature(
         rule=_text(group, "rule", place),
         name=_text(group, "kind", place),
@@ -122,6 +123,14 @@ def _row(row: Mapping[str, Any], group: Mapping[str, Any], place: str) -> Wordin
         reads_source=_flag(group, "reads_source", place),
     )
     return Wording(signature, example, seen, source)
+
+
+def _compile(pattern: str, key: str, place: str) -> None:
+    """Raise UserError if the text of this key is no regular expression."""
+    try:
+        re.compile(pattern)
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
+        raise UserError(f"{place}: {key} {pattern!r}: {error}", _FORM) from error
 
 
 def _check_keys(table: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
@@ -170,8 +179,8 @@ def digest(tables: Iterable[Traversable]) -> str:
 
 @cache
 def shipped() -> Mapping[str, tuple[Signature, ...]]:
-    """Rule code → signatures of its rows, in the tables' order. An installed coach reads `compiled.json`
-    only."""
+    """Rule code → signatures of its rows, in the tables' order. An installed coach has no tables, only
+    `compiled.json`."""
     tables = shipped_files()
     compiled = json.loads(files(__package__).joinpath(COMPILED).read_bytes())
     if not tables or compiled["digest"] == digest(tables):

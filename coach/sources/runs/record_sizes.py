@@ -1,7 +1,7 @@
 """Measure the records of each run, a few at a time, and keep the sizes of runs that do not change.
 
-Logs, checkpoints and profiles do not count. Measuring all runs may need thousands of requests to a shared
-file server, so each call makes only a given number; the next call continues from there.
+Logs, checkpoints and profiles are no records. All runs together may need thousands of requests to a shared
+file server, so each call makes only a limited number, and the next call continues.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class RecordSizes:
             self._kept = {}
 
     def look(self, max_operations: int) -> tuple[RunRecords, ...] | None:
-        """Measure runs until all are known, or about `max_operations` requests were made. Returns the records
-        of all runs, or None while some are unknown. Raises OSError if the root cannot be read.
+        """Measure runs until all are known, or until about `max_operations` requests were made. Returns the
+        records of all runs, or None if some are still unknown. Raises OSError if the root cannot be read.
 
-        After a complete result the next call starts anew.
+        The call after a complete result starts anew.
         """
         self._num_operations = 0
         if self._waiting is None:
@@ -62,8 +62,8 @@ class RecordSizes:
             runs.write_json(self._file, {"schema": runs.SCHEMA, "records": kept})
 
     def _run_ids(self) -> list[str]:
-        """The user's own run directories below the root, without links; newest first, because the list is
-        consumed from its end."""
+        """The directories of runs below the root, without links. The newest come first: `look` begins at the
+        end, with the oldest."""
         self._num_operations += 1
         try:
             with os.scandir(self._root) as entries:
@@ -88,7 +88,7 @@ class RecordSizes:
                 volumes = [Volume(*numbers[index : index + 2]) for index in range(0, len(numbers), 2)]
                 return RunRecords(run_id, *volumes)
         paths = runs.RunPaths(run_dir)
-        other = self._count(run_dir) + self._count(paths.stacks_dir)
+        other = self._count(run_dir) + self._count(paths.stacks_dir, and_below=True)
         found = RunRecords(
             run_id,
             old=self._count(paths.telemetry_dir / "old"),
@@ -119,20 +119,20 @@ class RecordSizes:
             ages.append(found.st_mtime_ns)
         return ages
 
-    def _count(self, folder: Path) -> Volume:
-        """The files directly in a directory; a link to a directory counts as empty."""
-        num_files = size_bytes = 0
+    def _count(self, folder: Path, *, and_below: bool = False) -> Volume:
+        """The files directly in a directory; with `and_below` also those in its directories. A link counts as
+        empty, and so does a file that vanishes meanwhile."""
+        total, below = Volume(), []
         self._num_operations += 1
         if folder.is_symlink():
-            return Volume()
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    self._num_operations += 1
-                    if entry.name in _NOT_RECORDS or not entry.is_file(follow_symlinks=False):
-                        continue
-                    num_files += 1
-                    size_bytes += entry.stat(follow_symlinks=False).st_size
-        except OSError:
-            return Volume()
-        return Volume(num_files, size_bytes)
+            return total
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                self._num_operations += 1
+                if and_below and entry.is_dir(follow_symlinks=False):
+                    below.append(folder / entry.name)
+                if entry.name in _NOT_RECORDS or not entry.is_file(follow_symlinks=False):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    total += Volume(1, entry.stat(follow_symlinks=False).st_size)
+        return sum(map(self._count, below), total)

@@ -1,9 +1,9 @@
 """Read the queue: the query for squeue, and the parser of its answer.
 
-One request serves every screen. `-t all` costs the controller nothing more (squeue filters states itself) and
-shows jobs that ended within MinJobAge. GPUs are read from four columns: without slurmdbd the allocated TRES
-contain no GPUs, and requests by --gpus are in another column than requests by --gres. All functions are pure
-except for the random separators.
+One request serves every screen. `-t all` adds the jobs that ended within MinJobAge, at no cost for the
+controller: squeue itself filters states. GPUs are read from four columns: without slurmdbd the allocated TRES
+contain no GPUs, and requests by --gpus and by --gres are in different columns. All functions are pure, except
+that each query has random separators.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ _OWN_FIELDS = ("command", "stdout", "stderr")
 _ALL_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, "name")
 _OWN_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, *_OWN_FIELDS, "name")
 _NUM_MORE = {len(_OWN_JOBS) - num_more: num_more for num_more in (0, 3, 9)}
-"""Number of fields of a record → number of missing fields before the name. The shortest records are those of
-old recordings."""
+"""Number of fields of a record → number of fields that it lacks before the name. Old recordings have the
+shortest records."""
 
 _STATE = re.compile(r"^[A-Z][A-Z_]*$")
 _CLUSTER = re.compile(r"^CLUSTER: (\S+)(?:\n+|$)")
 
 
 def jobs_query(user: str | None, cluster: str | None = None) -> Query:
-    """Everybody's jobs in all partitions, or one user's (the controller filters them, so that is cheap for
-    any length of the queue).
+    """The jobs of all users in all partitions, or those of one user. The controller filters users, so one
+    user's jobs are cheap in a queue of any length.
 
     `cluster` is the name of another cluster in the accounting database.
     """
@@ -93,8 +93,8 @@ def parse_jobs(
 class JobsReader:
     """Parses the jobs of an answer, whole or in pieces.
 
-    A row that equals the row of the same job in `known` is replaced by that object: two looks at a long queue
-    share all rows that have not changed.
+    A job that has not changed since `known` is the same object as there: two answers about a long queue share
+    most of their rows.
     """
 
     def __init__(
@@ -146,7 +146,8 @@ class JobsReader:
 
 
 class _RowReader:
-    """Parses one answer, and caches the value of each word: tens of thousands of rows repeat a few words."""
+    """Parses the rows of one answer. It keeps the value of each word, because tens of thousands of rows
+    repeat few words."""
 
     def __init__(self, cluster: str | None) -> None:
         self._cluster = cluster
@@ -223,8 +224,8 @@ def _parse_state(text: str) -> tuple[str, bool]:
 
 
 def _parse_job_exit_code(text: str, state: str) -> int | None:
-    """None instead of 0 for a job that did not complete: Slurm reports 0 also if the script never started, or
-    was ended from outside."""
+    """The exit status. For a job that did not complete, 0 becomes None: Slurm reports it also if the script
+    never started, or was ended from outside."""
     code = parse_exit_code(text)
     return None if code == 0 and state != "COMPLETED" else code
 

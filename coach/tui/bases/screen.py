@@ -126,7 +126,7 @@ class CoachScreen(Screen[None]):
             bar.tell(context, self.spec, self.subjects)
 
     def _trail(self) -> tuple[str, ...]:
-        """The way to this screen, as Esc goes back along it: each screen below adds its new part."""
+        """The path to this screen, along which Esc goes back. Each screen below adds the part that is new."""
         trail: list[str] = []
         for screen in self.app.screen_stack:
             if isinstance(screen, CoachScreen):
@@ -164,7 +164,7 @@ class CoachScreen(Screen[None]):
         self.query_one(KeyBar).set_hints(self._hints())
 
     def first_keys(self) -> tuple[Hint, ...]:
-        """The keys in its footer when no note takes room."""
+        """The keys in the footer while no note is shown."""
         return tuple(fitting_hints(self._hints(), self.app.size.width))
 
     def _hints(self) -> list[Hint]:
@@ -211,13 +211,13 @@ class CoachScreen(Screen[None]):
         return reason is not None
 
     def note(self, text: str) -> None:
-        """Say something beside the keys, until the next key."""
+        """Show a note beside the keys until the next key."""
         if text:
             self.context.typed_on.refuse(self.context.key_time_s)
         self._set_note(line(Span(printable(text), "warning")) if text else BLANK)
 
     def go(self, way: Request | str) -> None:
-        """Post the request; a text is the note that says why there is none."""
+        """Post the request. A text instead of a request is the reason why there is none: show it."""
         if isinstance(way, str):
             self.note(way)
         else:
@@ -252,7 +252,7 @@ class CoachScreen(Screen[None]):
 
     @property
     def _is_composed(self) -> bool:
-        """True if the screen's widgets exist. The clock ticks and keys arrive also while a screen opens or
+        """True if the screen's widgets exist. Ticks of the clock and keys arrive also while a screen opens or
         closes."""
         return bool(self.query(KeyBar))
 

@@ -1,7 +1,7 @@
-"""The base of screens whose tables the user filters, sorts and reduces to columns, with the words of the
-command line.
+"""The base of screens with tables that the user filters, sorts, and limits to some columns, by the words of
+the command line.
 
-The views belong to the user, not to the screen: they are saved from one start to the next.
+A view belongs to the user, not to the screen: it is saved for the next start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TableViewScreen(CoachScreen):
     def __init__(
         self, context: Context, crumbs: tuple[str, ...], views: Mapping[str, TableView[Any]]
     ) -> None:
-        """`views` are by the id of their table. If no table has the focus, the first is used."""
+        """`views`: table id → view. A key acts on the table with the focus, else on the first one."""
         super().__init__(context, crumbs)
         self.views = views
         problems, context.views_problem = [context.views_problem], None

@@ -1,5 +1,5 @@
-"""Fixes: the changes of a fix as a plan of a child run or as a diff of the user's own script, and the
-relaunch."""
+"""Fixes: show the changes of a fix, as the plan of a child run or as a diff of the user's own script, and
+launch the child run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 class Fixes:
-    """Handles the requests for fixes. The fixes of a run are numbered over all its findings, primary
-    first."""
+    """Handles the requests for fixes. Their number counts the fixes of all findings of a run, those of the
+    primary finding first."""
 
     def __init__(
         self, stage: Stage, fixes: FixPort, show_launched: Callable[[CoachScreen, Submitted], object]
@@ -80,10 +80,11 @@ class Fixes:
 
     def _show_foreign(self, job_id: str, diagnosis: Diagnosis | None, known: Job | None) -> None:
         """Show the form that submits again a job that coach did not launch, with the changes that a finding
-        suggests."""
+        suggests. `known` is its row, also of a job that has left the queue."""
         context = self._stage.context
         target, history = context.snapshot.targets.get(job_id), context.session.history(job_id)
         known = known or (target.job if target is not None else None)
+        judged = replace(target, job=target.job or known) if target is not None else None
         screen: ForeignFixScreen = self._stage.open("foreign_fix", job_id)
 
         def work() -> tuple[Resubmission | UserError, ForeignFixes | None, tuple[str, ...]]:
@@ -92,9 +93,9 @@ class Fixes:
                 again = self._port.find_again(job_id, known)
             except UserError as error:
                 again = error
-            if target is None or target.job is None or diagnosis is None or not diagnosis.findings:
+            if judged is None or judged.job is None or diagnosis is None or not diagnosis.findings:
                 return again, None, ()
-            return again, *self._port.foreign_fixes(target, history, diagnosis)
+            return again, *self._port.foreign_fixes(judged, history, diagnosis)
 
         self._stage.ask(screen, work, lambda made: screen.set_fixes(*made), what="working out the fix")
 

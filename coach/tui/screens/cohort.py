@@ -1,5 +1,4 @@
-"""The Cohort screen: the runs that people share in the directory of the config, and the people without
-any."""
+"""The Cohort screen: the runs that people share in the course's directory, and the people without a run."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 
 REREAD_S = 30.0
-"""Seconds between two reads. Runs do not write more often, and each read opens hundreds of files."""
+"""Seconds between two reads of the directory. Runs write no more often, and a read opens hundreds of
+files."""
 
 
 class CohortScreen(ListScreen, screen="cohort"):
@@ -88,7 +88,7 @@ class CohortScreen(ListScreen, screen="cohort"):
                     self._open_run(cohort, person, each)
 
     def _open_run(self, cohort: Cohort, person: Person, each: Summary) -> None:
-        """One's own run, or the page of what another person's run shares."""
+        """Open one's own run; for the run of another person, open the page of the data that it shares."""
         if self.context.run(each.run_id) is not None:
             self.post_message(ScreenOpened("job", each.run_id))
             return

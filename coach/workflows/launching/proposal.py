@@ -1,17 +1,19 @@
 """Propose a first `coach.toml` from a person's batch files and Python scripts, which are read as text.
 
-Nothing is run, and nobody is asked. Each training is listed with what was understood, and with a reason for
-what was not: the file is a proposal, to be read and changed.
+No file is run, and the person is asked nothing. Each training is listed with its parameters, and each file
+that cannot be launched with the reason. The coach.toml is a proposal, to be read and changed.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 
+from coach.analysis.spelling.printable import cut, printable
 from coach.analysis.spelling.slurm import format_time
 from coach.launch.batch_file import has_options, read, resources_of
 from coach.launch.own_program import BATCH_SUFFIXES, own_recipe, read_own_program
@@ -23,7 +25,7 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind
 
 MAX_FILES = 500
-"""A directory with more files is no project: nobody's data are listed."""
+"""A directory with more files holds data, and is no project."""
 _FRAMEWORKS = frozenset(
     (
         *("torch", "tensorflow", "keras", "jax", "flax", "lightning", "pytorch_lightning", "transformers"),
@@ -31,6 +33,8 @@ _FRAMEWORKS = frozenset(
     )
 )
 _CONFIGS = (".yaml", ".yml", ".json")
+_MAX_NAME = 40
+_MAX_COMMENT = 200
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
 _HEAD = """\
 # Trainings of this project, proposed by `coach init`: read them, and change what is wrong.
@@ -40,7 +44,7 @@ _HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The text of a coach.toml, and the result for each file that was read."""
+    """The text of a coach.toml, and a line for each file that was read."""
 
     text: str
     """Empty if nothing to launch was found."""
@@ -123,7 +127,7 @@ def _begins_with_options(path: Path) -> bool:
 def _is_training(path: Path) -> bool:
     """True if it imports a framework and does something when it is started."""
     try:
-        tree = parse_source(path.read_text(encoding="utf-8", errors="replace"))
+        tree = parse_source(path.read_bytes())
     except (OSError, SyntaxError):
         return False
     does_something = any(
@@ -134,9 +138,12 @@ def _is_training(path: Path) -> bool:
     return does_something and not _FRAMEWORKS.isdisjoint(imports_of(ast.walk(tree)))
 
 
-def _name(path: Path, taken: Iterable[str]) -> str:
-    stem = _NOT_IN_NAMES.sub("_", path.stem).strip("._-")[:36] or "training"
-    return stem if stem not in taken else f"{stem}_{path.suffix[1:]}"
+def _name(path: Path, taken: Container[str]) -> str:
+    """A name that no other training has, in the form that coach.toml accepts."""
+    stem = _NOT_IN_NAMES.sub("_", path.stem).strip("._-")[:_MAX_NAME] or "training"
+    suffixes = chain((path.suffix[1:],), map(str, count(2)))
+    longer = (f"{stem[: _MAX_NAME - 1 - len(suffix)]}_{suffix}" for suffix in suffixes)
+    return next(name for name in chain((stem,), longer) if name not in taken)
 
 
 def _table(name: str, path: Path, kind: OwnKind, recipe: Recipe, key: int) -> str:
@@ -144,12 +151,17 @@ def _table(name: str, path: Path, kind: OwnKind, recipe: Recipe, key: int) -> st
     if key <= 9:
         lines.append(f'key = "{key}"')
     if kind is OwnKind.BATCH:
-        lines.append(f"# It asks for {_asked(path)}.")
+        lines.append(_comment(f"It asks for {_asked(path)}."))
     else:
         lines.append('# arguments = "--epochs 3"')
         lines += ["# gpus = 1", '# time = "4:00:00"']
-    lines += [f"# coach can set {each}" for each in _parameters(recipe)]
+    lines += [_comment(f"coach can set {each}") for each in _parameters(recipe)]
     return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    """A line of a TOML file for a text that a program holds, which may be of any form and length."""
+    return f"# {cut(printable(text), _MAX_COMMENT)}"
 
 
 def _quoted(text: str) -> str:

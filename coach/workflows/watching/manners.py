@@ -1,6 +1,7 @@
-"""Limit a live session's load on Slurm.
+"""Limit the load of a live session on Slurm.
 
-It asks less often while nobody looks, keeps within a budget of RPCs, and shares answers with other coaches.
+A session asks less often while nobody looks, keeps within a budget of RPCs, and shares answers with other
+coaches.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Manners:
     outage: Outage | None = None
 
     def expect_change(self) -> None:
-        """Refuse answers older than now, and allow a few more RPCs: an action has changed the cluster."""
+        """Refuse answers that are older than this call, and allow a few more RPCs: an action has changed the
+        cluster."""
         if self.shared is not None:
             self.shared.refuse_older()
         if self.patient is not None:
@@ -66,8 +68,8 @@ class Manners:
         return attention
 
     def sources(self, io: Io, settings: Settings) -> Mapping[str, SourceFactory]:
-        """Sources for a Slurm cluster: one reads the site's own rate limit, one notices the end of an
-        outage."""
+        """Sources for a Slurm cluster: one reads the site's rate limit, another notices the end of an outage.
+        Empty if Slurm is not asked."""
         budget = self.budget
         if budget is None:
             return {}

@@ -51,6 +51,19 @@ def test_hundreds_of_tasks_are_named_by_their_ends() -> None:
     assert one.summary == "300 of 300 (17_0, 17_1 … 17_299): said by ENV007"
 
 
+def test_tasks_that_never_started_count_each_however_long_their_list() -> None:
+    name = f"17_[{','.join(str(2 * number) for number in range(60))}]"
+    bad = finding("JOB005", "slurm_cancelled")
+    cancelled = Judged(
+        Diagnosis(name, "CANCELLED", (bad,), ()),
+        TargetSnapshot(name, 1000.0, job=job(name, "CANCELLED")),
+    )
+    (one,) = all_of(cancelled).findings
+    assert one.summary == f"60 of 60 ({name[:119]}…): said by JOB005"
+    (two,) = all_of(task(1, "CANCELLED", bad), cancelled).findings
+    assert two.summary == f"61 of 61 ({f'17_1, {name}'[:119]}…): said by JOB005"
+
+
 def test_symptoms_and_data_missing_from_one_task_stay_out_of_the_array_s_verdict() -> None:
     symptom = Finding(
         *(

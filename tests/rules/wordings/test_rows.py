@@ -46,6 +46,11 @@ def test_a_file_may_hold_thresholds_alone() -> None:
         ("example = ", "exampel = ", "exampel is not known here"),
         ('seen = "our prolog"', "", "give seen or source, the place where the wording occurred"),
         ("(?P<what>quota", "(?P<what>quota(", "missing ), unterminated subpattern"),
+        ("unless = 'rehearsal'", "unless = 'rehearsal('", "unless 'rehearsal(': missing )"),
+        ("(?P<what>quota", "x{99999999999}(?P<what>quota", "the repetition number is too large"),
+        pytest.param(
+            "(?P<what>quota", "(" * 5000 + "(?P<what>quota", "maximum recursion depth exceeded", id="brackets"
+        ),
         ("(?P<what>quota of /\\S+ used up)", "\\d+", None),
         ("[[group]]", "[[groups]]", "groups is not known here"),
         ("[[group.wording]]", "[group.wording]", "it has no wording"),

@@ -3,6 +3,7 @@ stay."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import replace
@@ -286,6 +287,37 @@ def test_a_look_goes_on_where_it_stopped_and_keeps_its_answers(world: World) -> 
     assert looks[-1][0].other == Volume(3, looks[-1][0].other.size_bytes)
     again = RecordSizes(world.settings.runs_root, world.settings.cache_dir)
     assert again.look(30) == looks[-1]
+
+
+def test_stacks_that_were_asked_for_count_as_records(world: World) -> None:
+    run_dir = world.make(OLD)
+    (before,) = look(world)
+    taken = run_dir / "stacks" / "20261101-150000"
+    taken.mkdir(parents=True)
+    (taken / "node1.json").write_text("x" * 5000)
+    (run_dir / "stacks" / "samples-node1.jsonl").write_text("x" * 100)
+    (run_dir / "stacks" / "linked").symlink_to(taken)
+    (after,) = look(world)
+    assert after.other - before.other == Volume(2, 5100)
+
+
+def test_a_file_that_vanishes_while_its_directory_is_read_hides_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_telemetry(world.make(OLD), num_samples=3)
+    (before,) = look(world)
+    scan = os.scandir
+
+    def scan_late(folder: Path) -> contextlib.nullcontext[list[os.DirEntry[str]]]:
+        entries = list(scan(folder))
+        if folder.name == "telemetry":
+            (folder / "node0.jsonl").unlink()
+        return contextlib.nullcontext(entries)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", scan_late)
+        (after,) = look(world)
+    assert after.telemetry.num_files == before.telemetry.num_files - 1
 
 
 def test_a_read_only_coach_thins_nothing(world: World) -> None:

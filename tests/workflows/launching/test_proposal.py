@@ -65,6 +65,42 @@ def test_names_that_are_strange_or_taken_stay_valid(tmp_path: Path) -> None:
     assert [each.name for each in read_project(path)] == ["run", "my_own_tr_ining", "run_py", "v1.2"]
 
 
+def test_files_that_begin_alike_get_a_training_each(tmp_path: Path) -> None:
+    stem = "train_the_big_language_model_with_learning_rate_0.00"
+    batch = "#!/bin/sh\n#SBATCH -n1\n"
+    names = [f"{stem}{number}{suffix}" for number in (1, 2, 3) for suffix in (".sbatch", ".sh")]
+    for name in (*names, "обучение.sh", "проверка.sh", "пример.sh"):
+        (tmp_path / name).write_text(batch)
+    trainings = read_project(write(propose(tmp_path), tmp_path))
+    assert len({each.name for each in trainings}) == 9
+    assert {each.own.words[0] for each in trainings} == {path.name for path in tmp_path.glob("*.s*")}
+    assert [each.key for each in trainings] == list("123456789")
+
+
+def test_a_default_or_help_of_several_lines_stays_in_its_comment(tmp_path: Path) -> None:
+    said = 'parser.add_argument("--note", default="a\\nenv = 3", help="one\\ntwo\\x1b[2J")\nif __name__'
+    (tmp_path / "train.py").write_text(SCRIPT.replace("if __name__", said))
+    proposal = propose(tmp_path)
+    assert "# coach can set note (now a\u240aenv = 3)" in proposal.text
+    assert "\x1b" not in proposal.text
+    (training,) = read_project(write(proposal, tmp_path))
+    assert training.asked.get("env") is None
+
+
+def test_a_script_in_an_encoding_that_python_reads_is_found(tmp_path: Path) -> None:
+    (tmp_path / "marked.py").write_text(SCRIPT, encoding="utf-8-sig")
+    (tmp_path / "named.py").write_text(f"# coding: latin-1\n# caf\xe9{SCRIPT}", encoding="latin-1")
+    trainings = read_project(write(propose(tmp_path), tmp_path))
+    assert [each.name for each in trainings] == ["marked", "named"]
+
+
+def test_a_long_default_or_help_is_cut_in_its_comment(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT.replace("Step size.", "Step size. " * 100_000))
+    proposal = propose(tmp_path)
+    assert max(map(len, proposal.text.splitlines())) < 210
+    assert len(read_project(write(proposal, tmp_path))) == 1
+
+
 def test_a_directory_with_nothing_to_launch_proposes_nothing(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import torch\ndef (:\n")
     assert propose(tmp_path).text == ""

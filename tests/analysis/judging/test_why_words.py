@@ -1,0 +1,33 @@
+"""The lines of a verdict that was read from a file: its writer may be an older coach, or no coach at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coach.analysis.judging.why_words import pending_of, why_lines
+
+ENDED = {"target": "17", "state": "FAILED"}
+NOTHING_FOUND = ["17  FAILED", "  no problem found in the measurements"]
+
+
+@pytest.mark.parametrize("pending", [{"reason": "x"}, {"kind": "no kind"}, ["x"], "x", 3])
+def test_an_ended_job_waits_for_nothing_whatever_its_file_says(pending: Any) -> None:
+    verdict = {**ENDED, "pending": pending}
+    assert pending_of(verdict) is None
+    assert why_lines(verdict) == NOTHING_FOUND
+
+
+def test_a_place_of_another_type_is_left_out() -> None:
+    finding = {
+        "severity": "warning",
+        "rule": "JOB014",
+        "summary": "ended",
+        "subject": {"node": "", "rank": True, "gpu": 0},
+        "evidence": [{"text": "x", "file": "a.log", "line": True}],
+    }
+    assert why_lines({**ENDED, "findings": [finding]})[1:] == [
+        "  warning JOB014 on GPU 0: ended",
+        "  at a.log",
+    ]
