@@ -28,12 +28,18 @@ def conf_files(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def conf_value(env: Mapping[str, str], key: str) -> tuple[str, str] | None:
-    """(value of a key, the file that sets it); None if no file does."""
-    for file in conf_files(env):
-        value = _value_in(Path(file), key, [])
-        if value is not None:
-            return value, file
-    return None
+    """(value of a key, the file that sets it) in the file that Slurm's clients read: the first one that
+    exists. None without such a file or key; another cluster's file may come after it."""
+    file = next((file for file in conf_files(env) if _is_file(Path(file))), None)
+    value = _value_in(Path(file), key, []) if file is not None else None
+    return (value, file) if value is not None and file is not None else None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def message_timeout_s(env: Mapping[str, str]) -> tuple[float, str] | None:
@@ -74,9 +80,9 @@ def _value_in(file: Path, key: str, seen: list[Path]) -> str | None:
     if file in seen or len(seen) >= _MAX_INCLUDES:
         return None
     seen.append(file)
+    if not _is_file(file):
+        return None
     try:
-        if not file.is_file():
-            return None
         with file.open(encoding="utf-8", errors="replace") as config:
             lines = config.read(_MAX_BYTES).splitlines()
     except (OSError, ValueError):

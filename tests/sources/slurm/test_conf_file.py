@@ -35,6 +35,17 @@ def test_the_message_timeout_is_read(tmp_path: Path, text: str, seconds: float |
     assert said == (None if seconds is None else (seconds, str(file)))
 
 
+def test_the_file_of_another_cluster_does_not_answer_for_the_one_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, other = tmp_path / "here.conf", tmp_path / "other.conf"
+    other.write_text("MessageTimeout=100\n")
+    monkeypatch.setattr(module, "_FILES", (str(other),))
+    assert message_timeout_s({"SLURM_CONF": str(here)}) == (100.0, str(other))
+    here.write_text("ClusterName=here\n")
+    assert message_timeout_s({"SLURM_CONF": str(here)}) is None
+
+
 def test_included_files_count_and_an_include_loop_ends(tmp_path: Path) -> None:
     file = tmp_path / "slurm.conf"
     file.write_text("Include common.conf\nInclude slurm.conf\n")
