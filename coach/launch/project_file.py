@@ -154,7 +154,7 @@ def get_training(name: str) -> Training:
 
 def with_training(request: LaunchRequest) -> LaunchRequest:
     """A request that names a training gets the training's program, and the file's values for fields that
-    nobody set."""
+    nobody set. If the person named an environment, the file's interpreter belongs to another one."""
     if request.own is not None or not is_reference(request.recipe):
         return request
     training = get_training(request.recipe)
@@ -163,6 +163,8 @@ def with_training(request: LaunchRequest) -> LaunchRequest:
         for name, value in training.asked.items()
         if name not in ("env", "sbatch") and getattr(request, name) is None
     }
+    if request.environment is not None:
+        unsaid.pop("python", None)
     return replace(
         request,
         recipe=training.name,

@@ -89,6 +89,16 @@ def test_its_recipe_carries_its_name_its_key_and_the_rules_names_of_its_paramete
     assert recipe_of(request).name == "pretrain"
 
 
+def test_an_environment_that_a_person_names_does_not_get_the_interpreter_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "coach.toml").write_text(
+        "[training.a]\ncommand = 'true'\nenvironment = 'pytorch'\npython = '/opt/torch/bin/python'\n"
+    )
+    name = f"{tmp_path / 'coach.toml'}:a"
+    assert with_training(LaunchRequest(name)).python == "/opt/torch/bin/python"
+    other = with_training(LaunchRequest(name, environment="conda=old"))
+    assert (other.environment, other.python) == ("conda=old", None)
+
+
 def test_a_name_missing_from_the_project_file_is_answered_with_its_names(project: Path) -> None:
     with pytest.raises(UserError, match="no training 'pretrian'") as caught:
         get_training(f"{project}/coach.toml:pretrian")
