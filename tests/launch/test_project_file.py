@@ -103,6 +103,10 @@ def test_a_name_missing_from_the_project_file_is_answered_with_its_names(project
     with pytest.raises(UserError, match="no training 'pretrian'") as caught:
         get_training(f"{project}/coach.toml:pretrian")
     assert caught.value.hint == "its trainings: pretrain, sweep, nightly"
+    (project / "coach.toml").write_text("")
+    with pytest.raises(UserError, match="no training 'pretrain'") as refused:
+        get_training(f"{project}/coach.toml:pretrain")
+    assert refused.value.hint == "it has no training"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +117,7 @@ def test_a_name_missing_from_the_project_file_is_answered_with_its_names(project
         ("[training.a]\nkey = '1'\n", 1, "expected one of script, command, batch"),
         ("[training.a]\ncommand = 'x'\nscript = 'train.py'\n", 1, "expected one of"),
         ("[training.a]\ncommand = 'x'\nkey = '0'\n", 3, "expected a digit from 1 to 9"),
+        ("[training.a]\ncommand = 'x'\nkey = 1\n", 3, "key = 1: expected a digit from 1 to 9 in quotes"),
         ("[training.a]\ncommand = 'x'\ngpus = true\n", 3, "gpus = true: expected a whole number"),
         ("[training.a]\ncommand = 'x'\ngpu = 1\n", 3, "unknown key training.a.gpu"),
         ("[training.a]\ncommand = 'x'\ntime = 'soon'\n", 3, "time ="),
