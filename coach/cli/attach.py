@@ -69,8 +69,10 @@ def _follow(sources: tuple[StreamSource, ...], printer: _Printer) -> int:
             thread.join()
     finally:
         stop.set()
-    if printer.problem is not None:
+    if isinstance(printer.problem, BrokenPipeError):
         raise printer.problem
+    if printer.problem is not None:
+        raise UserError(f"standard output: {printer.problem.strerror}")
     if not printer.has_measured:
         raise UserError(
             printer.error or "nothing was measured", "name an interpreter that the nodes have: --python FILE"
@@ -87,8 +89,7 @@ class _Printer:
         self.has_measured = False
         self.error: str | None = None
         self.problem: OSError | None = None
-        """Standard output was closed or its disk is full. A source would take it for an error of its
-        command."""
+        """Why standard output takes no more: its reader has left, or its disk is full."""
         self._is_json = is_json
         self._lock = threading.Lock()
 

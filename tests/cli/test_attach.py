@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 ATTACHED = """
 import os
@@ -27,3 +30,13 @@ def test_a_pipe_that_its_reader_left_is_not_told_as_an_error_of_srun() -> None:
         attached.stdout.close()
         assert attached.stderr.read() == ""
         assert attached.wait(timeout=60) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this machine has no /dev/full")
+def test_a_full_disk_behind_standard_output_is_named() -> None:
+    with open("/dev/full", "w") as full:
+        attached = subprocess.run(
+            [sys.executable, "-c", ATTACHED], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert attached.stderr == "coach: standard output: No space left on device\n"
+    assert attached.returncode == 2
