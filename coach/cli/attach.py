@@ -69,10 +69,8 @@ def _follow(sources: tuple[StreamSource, ...], printer: _Printer) -> int:
             thread.join()
     finally:
         stop.set()
-    if isinstance(printer.problem, BrokenPipeError):
-        raise printer.problem
     if printer.problem is not None:
-        raise UserError(f"standard output: {printer.problem.strerror}")
+        raise printer.problem
     if not printer.has_measured:
         raise UserError(
             printer.error or "nothing was measured", "name an interpreter that the nodes have: --python FILE"

@@ -38,5 +38,5 @@ def test_a_full_disk_behind_standard_output_is_named() -> None:
         attached = subprocess.run(
             [sys.executable, "-c", ATTACHED], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
         )
-    assert attached.stderr == "coach: standard output: No space left on device\n"
+    assert attached.stderr == "coach: a write failed: No space left on device\n"
     assert attached.returncode == 2
