@@ -64,8 +64,10 @@ def check_long(
         raise UserError(f"--until-done {request.until_done}: expected 1 to {MAX_SEGMENTS} segments")
     if backend != "slurm":
         raise UserError("--until-done: a run on this machine ends at no limit", "launch it on Slurm")
-    if own is None:
-        return None  # a recipe's trainer looks in its run directory
+    if own is None:  # a recipe's trainer looks in its run directory
+        if request.resume_with not in (None, BY_ITSELF):
+            raise UserError("--resume-with: a recipe finds its checkpoint by itself", "leave the option out")
+        return None
     if own.kind is OwnKind.BATCH:
         return _check_batch(request, own, source or "")
     if request.resume_with == BY_ITSELF:

@@ -124,6 +124,12 @@ def test_a_broken_option_or_number_is_refused() -> None:
         check_long(LaunchRequest("train", until_done=0), own("train.py"), "slurm", "")
 
 
+def test_an_option_that_a_recipe_would_not_get_is_refused() -> None:
+    asked = LaunchRequest("ddp", until_done=3, resume_with="--load {path}")
+    with pytest.raises(UserError, match="a recipe finds its checkpoint by itself"):
+        check_long(asked, None, "slurm", None)
+
+
 def test_places_are_those_that_the_command_line_names_else_the_start() -> None:
     words = ("train.py", "--output_dir", "out", "--trainer.default_root_dir=/scratch/l", "--lr", "1")
     assert list(places_of(own(*words))) == ["/home/ada/gpt/out", "/scratch/l"]
