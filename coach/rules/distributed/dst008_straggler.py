@@ -53,9 +53,10 @@ class Straggler(Rule):
         In data-parallel training all ranks finish a step together, so every GPU of the job waits for one slow
         rank.
     When it stays silent
-        On noise: single slow steps, or a different slow rank each time. If most ranks are slow: then the
-        others are fast. If the ranks differ by design (pipeline, 3-D), or report that several of them work on
-        the same samples. If neither the wait nor the data time shows a difference.
+        On noise: single slow steps, or a different slow rank each time. If more than half of the ranks are
+        behind, because then the others are unusually fast. If the ranks differ by design (pipeline, 3-D), or
+        report that several of them work on the same samples. If neither the wait nor the data time shows a
+        difference.
     What to do
         Find the difference of this rank: its part of the data (larger or slower samples), its node (other
         programs, clocks, disk), work that it does for all (logging, saving). If the same node is slow again

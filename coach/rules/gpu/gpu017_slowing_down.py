@@ -77,9 +77,9 @@ class SlowingDown(Rule):
         memory runs out.
     When it stays silent
         On fewer than `min_points` points, or less than `min_s` of steps. If the pace changed only once
-        (another job on the node, a hot GPU, another phase), or varies: at most a quarter of the last
-        quarter's points may reach the pace of the first. In the first of several epochs it is info, because
-        samples may be sorted by length.
+        (another job on the node, a hot GPU, another phase). If the pace varies: more than a quarter of the
+        points in the last quarter are as fast as the first quarter. In the first of several epochs it is
+        info, because samples may be sorted by length.
     What to do
         Look for data that is kept from step to step: a list of outputs or losses that each step iterates
         over, a graph that is never freed (use `.detach()` or `.item()`), a log or an index that is read from
@@ -112,11 +112,23 @@ class SlowingDown(Rule):
         ),
         Threshold("min_points", 64, "points of the curve", "sixteen in each quarter"),
         Threshold("min_s", 100, "seconds of steps", "caches and clocks settle within the first minute"),
-        Threshold("data_share", 0.5, "of the growth", "then the loader gets slower"),
+        Threshold(
+            "data_share", 0.5, "of the growth", "if half of it is waiting for data, the loader gets slower"
+        ),
         Threshold("memory_growth", 1.2, "times the first quarter", "as MEM009: less may be fragmentation"),
         Threshold("pressure_pct", 20, "percent of the time", "as DAT001: some task waits for a CPU"),
-        Threshold("pressure_growth", 2, "times the first quarter", "else the job itself keeps them waiting"),
-        Threshold("own_share", 0.9, "of the first quarter", "with as much as before, none was taken from it"),
+        Threshold(
+            "pressure_growth",
+            2,
+            "times the first quarter",
+            "if tasks waited as much at the start, the job itself lets them wait",
+        ),
+        Threshold(
+            "own_share",
+            0.9,
+            "of the first quarter",
+            "if the job uses as much CPU as before, none was taken from it",
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -128,7 +128,8 @@ def _take(step: Step, env: Mapping[str, str], timeout_s: float) -> tuple[LeftOut
 
 
 def _record_end(paths: runs.RunPaths, now_s: float) -> str | None:
-    """Write the end of a cancelled run into run.json. Returns the problem: the job itself is cancelled."""
+    """Write the end of a cancelled run into run.json. Returns the problem, if any: its job is cancelled all
+    the same."""
     try:
         runs.update_json(paths.run_json, {"state": "CANCELLED", "ended_time_s": now_s})
     except OSError as error:
