@@ -10,6 +10,7 @@ import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from coach import runs
 
@@ -57,10 +58,9 @@ def parse_seconds(text: str) -> float | None:
 
 def kept_message_timeout_s(cache_dir: Path, cluster: str) -> float | None:
     """The last value from this cluster's controller."""
-    with contextlib.suppress(runs.RunFileError):
-        said = runs.read_json(cache_dir / _KEPT_FILE).get(cluster)
-        if isinstance(said, (int, float)) and not isinstance(said, bool) and 0 < said <= 3600:
-            return float(said)
+    said = _read_kept(cache_dir / _KEPT_FILE).get(cluster)
+    if isinstance(said, (int, float)) and not isinstance(said, bool) and 0 < said <= 3600:
+        return float(said)
     return None
 
 
@@ -71,8 +71,15 @@ def keep_message_timeout(cache_dir: Path, cluster: str, seconds: float) -> None:
     with contextlib.suppress(OSError, runs.RunFileError):
         if kept_message_timeout_s(cache_dir, cluster) != seconds:
             cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            kept = runs.read_json(file) if file.exists() else {}
-            runs.write_json(file, {**kept, cluster: seconds})
+            runs.write_json(file, {**_read_kept(file), cluster: seconds})
+
+
+def _read_kept(file: Path) -> dict[str, Any]:
+    """The kept values by cluster. A missing or damaged file has none, and is written anew."""
+    try:
+        return runs.read_json(file)
+    except runs.RunFileError:
+        return {}
 
 
 def _value_in(file: Path, key: str, seen: list[Path]) -> str | None:

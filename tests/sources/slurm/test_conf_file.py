@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coach.sources.slurm import conf_file as module
-from coach.sources.slurm.conf_file import message_timeout_s
+from coach.sources.slurm.conf_file import keep_message_timeout, kept_message_timeout_s, message_timeout_s
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +58,11 @@ def test_a_missing_or_unreadable_file_gives_no_timeout(tmp_path: Path) -> None:
     assert message_timeout_s({"SLURM_CONF": str(tmp_path / "none")}) is None
     assert message_timeout_s({"SLURM_CONF": "/dev/zero"}) is None
     assert message_timeout_s({}) is None
+
+
+@pytest.mark.parametrize("text", ["[]", '{"tiger": 2', "\0", '{"tiger": true}'])
+def test_a_damaged_file_of_kept_timeouts_is_written_anew(tmp_path: Path, text: str) -> None:
+    (tmp_path / "message-timeouts.json").write_text(text)
+    assert kept_message_timeout_s(tmp_path, "tiger") is None
+    keep_message_timeout(tmp_path, "tiger", 50.0)
+    assert kept_message_timeout_s(tmp_path, "tiger") == 50.0
