@@ -69,6 +69,8 @@ def _follow(sources: tuple[StreamSource, ...], printer: _Printer) -> int:
             thread.join()
     finally:
         stop.set()
+    if printer.problem is not None:
+        raise printer.problem
     if not printer.has_measured:
         raise UserError(
             printer.error or "nothing was measured", "name an interpreter that the nodes have: --python FILE"
@@ -84,6 +86,8 @@ class _Printer:
     def __init__(self, is_json: bool) -> None:
         self.has_measured = False
         self.error: str | None = None
+        self.problem: OSError | None = None
+        """Why standard output takes no more: its reader has left, or its disk is full."""
         self._is_json = is_json
         self._lock = threading.Lock()
 
@@ -92,9 +96,16 @@ class _Printer:
             self.error = reading.error or self.error
             if isinstance(reading.payload, TelemetryChunk):
                 self.has_measured = True
-                for text in self._lines(reading.payload, reading.time_s):
-                    print_line(text)
-                sys.stdout.flush()
+                try:
+                    self._print(reading.payload, reading.time_s)
+                except OSError as problem:
+                    self.problem = problem
+                    raise
+
+    def _print(self, chunk: TelemetryChunk, now_s: float) -> None:
+        for text in self._lines(chunk, now_s):
+            print_line(text)
+        sys.stdout.flush()
 
     def _lines(self, chunk: TelemetryChunk, now_s: float) -> Iterator[str]:
         for sample in chunk.samples:

@@ -1,5 +1,5 @@
-"""`coach nodes`: all nodes with their states, the reasons, and their allocated resources; with `--gpus`, the
-job on each GPU."""
+"""`coach nodes`: lists all nodes with their states, the reasons, and their allocated resources; with `--gpus`
+the job on each GPU."""
 
 from __future__ import annotations
 

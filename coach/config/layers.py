@@ -5,6 +5,7 @@ Pure: the layers are already read. Each value keeps its origin.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -93,8 +94,8 @@ def shown_value(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return f"[{', '.join(shown_value(item) for item in value)}]"
     if isinstance(value, float):
-        return f"{value:g}"
-    return str(value) if isinstance(value, int) else f'"{value}"'
+        return repr(value).removesuffix(".0")
+    return str(value) if isinstance(value, int) else json.dumps(str(value), ensure_ascii=False)
 
 
 def launch_fields(values: Values) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Checks that the places to which a run writes have enough room. The plan shows the result. Pure.
 
-A warning before the launch can save a run that would end after hours with "No space left on device". The need
-is an estimate, so it never refuses a launch. A place without room even for logs does.
+A warning before the launch can save a run that would end after hours with "No space left on device". The
+need is an estimate, so too little room for it gives only a warning. A launch is refused only if a place has
+no room for its logs.
 """
 
 from __future__ import annotations

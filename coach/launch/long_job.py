@@ -6,13 +6,16 @@ that the program's command line or text names, or the option that the person giv
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from shlex import quote
 
 from coach.launch.activation import recording_lines, recording_words
+from coach.launch.python_source import parse_source
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Plan
 
@@ -30,8 +33,15 @@ BY_ITSELF = "none"
 """Given instead of an option: the program finds its checkpoint by itself."""
 
 _OPTIONS = ("resume_from_checkpoint", "ckpt_path", "resume_from", "resume_path", "load_checkpoint", "resume")
-_FRAMEWORKS = {"TrainingArguments": "--resume_from_checkpoint {path}", "LightningCLI": "--ckpt_path {path}"}
-"""Word in a program's text → the resume option of its framework."""
+_FLAGS = ("store_true", "store_const", "BooleanOptionalAction")
+"""Actions of argparse for an option without a value."""
+_FRAMEWORKS = (
+    (("HfArgumentParser", "TrainingArguments"), "--resume_from_checkpoint {path}"),
+    (("TrlParser",), "--resume_from_checkpoint {path}"),
+    (("LightningCLI",), "--ckpt_path {path}"),
+)
+"""(words in a program's text, the resume option of its framework). TrainingArguments alone reads no command
+line."""
 _PLACE = re.compile(
     r"--?(?:[\w.-]*\.)?(?:(?:output|out|save|checkpoint|ckpt|work|run|results?)[_-]?(?:dir|path|folder)"
     r"|default_root_dir|logdir|save)(?:=(.+))?",
@@ -54,8 +64,10 @@ def check_long(
         raise UserError(f"--until-done {request.until_done}: expected 1 to {MAX_SEGMENTS} segments")
     if backend != "slurm":
         raise UserError("--until-done: a run on this machine ends at no limit", "launch it on Slurm")
-    if own is None:
-        return None  # a recipe's trainer looks in its run directory
+    if own is None:  # a recipe's trainer looks in its run directory
+        if request.resume_with not in (None, BY_ITSELF):
+            raise UserError("--resume-with: a recipe finds its checkpoint by itself", "leave the option out")
+        return None
     if own.kind is OwnKind.BATCH:
         return _check_batch(request, own, source or "")
     if request.resume_with == BY_ITSELF:
@@ -110,15 +122,49 @@ def _checked(template: str) -> str:
 
 
 def _known_option(words: Sequence[str], source: str) -> str | None:
+    """The resume option that the command line has or the program's text declares."""
+    known = {**_said_options(words), **_declared_options(source)}
     for option in _OPTIONS:
-        spelt = f"--(?P<name>{option.replace('_', '[_-]')})"
-        for word in words:
-            if match := re.fullmatch(f"{spelt}(?:=.*)?", word):
-                return f"--{match['name']} {{path}}"
-        if match := re.search(rf"add_argument\(\s*[\"']{spelt}[\"'](?P<rest>[^)]*)", source):
-            is_flag = "store_true" in match["rest"]
-            return f"--{match['name']}" if is_flag else f"--{match['name']} {{path}}"
-    return next((template for name, template in _FRAMEWORKS.items() if name in source), None)
+        spelt = re.compile(f"--{option.replace('_', '[_-]')}")
+        found = next((known[name] for name in known if spelt.fullmatch(name) and known[name]), None)
+        if found is not None:
+            return found
+    return next((template for names, template in _FRAMEWORKS if all(name in source for name in names)), None)
+
+
+def _said_options(words: Sequence[str]) -> dict[str, str | None]:
+    """Option on a command line → how it gets a path; one without a value stays without."""
+    found: dict[str, str | None] = {}
+    for word, following in zip_longest(words, words[1:], fillvalue="-"):
+        name, joint, _ = word.partition("=")
+        found[name] = f"{name} {{path}}" if joint or not following.startswith("-") else name
+    return found
+
+
+def _declared_options(source: str) -> dict[str, str | None]:
+    """Option that argparse calls in the text declare → how it gets a path: `--resume {path}`, or `--resume`
+    for a flag; None if it takes a number."""
+    try:
+        tree = parse_source(source)
+    except SyntaxError:
+        return {}
+    found: dict[str, str | None] = {}
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and _last_name(call.func) == "add_argument":
+            said = {each.arg: each.value for each in call.keywords}
+            is_flag = _last_name(said.get("action")) in _FLAGS
+            is_number = _last_name(said.get("type")) in ("int", "float")
+            for name in map(_last_name, call.args):
+                if isinstance(name, str):
+                    found[name] = name if is_flag else None if is_number else f"{name} {{path}}"
+    return found
+
+
+def _last_name(node: ast.expr | None) -> object:
+    """`b` of `a.b`, `a` of `a`, and the value of a constant."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
 
 
 def places_of(own: OwnProgram) -> Iterator[str]:

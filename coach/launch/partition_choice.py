@@ -25,7 +25,7 @@ def resolve_somewhere(
     request: LaunchRequest, recipe: Recipe, parameters: Mapping[str, Any], site: Site
 ) -> Resolved:
     """The resources in the partition of the request, else in the best one with GPUs, else in the default one.
-    A batch file asks for its own."""
+    A batch file names its resources itself."""
     if recipe.own is not None and recipe.own.kind is OwnKind.BATCH:
         return _of_batch_file(request, recipe, site)
 
@@ -50,7 +50,8 @@ def gpu_partition(
     stay in the default partition.
 
     `resolve` returns the request and the resources of each run, and raises UserError if the partition lacks
-    something. A request for a number of GPUs that no partition meets raises that of the first one.
+    something. If the request names a number of GPUs, and no partition meets it, the error of the first
+    partition is raised.
     """
     if not _may_move(request, recipe, site):
         return None
@@ -87,7 +88,7 @@ def words_of_choice(chosen: Partition, site: Site) -> str:
 
 
 def _may_move(request: LaunchRequest, recipe: Recipe, site: Site) -> bool:
-    """True if the launch wants GPUs, says nothing of where it runs, and the default partition has none."""
+    """True if the launch wants GPUs and names no place, and the default partition has no GPUs."""
     default = site.default_partition
     if site.backend != "slurm" or default is None or default.num_gpus_per_node != 0:
         return False

@@ -47,7 +47,9 @@ _TEXTS = {
 _WORDS = 'words, for example "python train.py --lr 0.1" or ["python", "train.py"]'
 TRAINING_KEYS: Keys = {
     "title": TableKey("text", "One line for lists; without it the command."),
-    "key": TableKey("a digit from 1 to 9", "The key that launches it from any screen."),
+    "key": TableKey(
+        'a digit from 1 to 9 in quotes, for example "1"', "The key that launches it from any screen."
+    ),
     "script": TableKey("a path", "The Python script that trains; one of script, command, batch is needed."),
     "command": TableKey(_WORDS, "The command that trains."),
     "batch": TableKey("a path", "The batch file that trains."),
@@ -148,13 +150,14 @@ def get_training(name: str) -> Training:
     path = Path(found["path"]).expanduser().absolute()
     trainings = {each.name: each for each in read_project(path)}
     if found["name"] not in trainings:
-        raise UserError(f"{path}: no training {found['name']!r}", f"its trainings: {', '.join(trainings)}")
+        names = f"its trainings: {', '.join(trainings)}" if trainings else "it has no training"
+        raise UserError(f"{path}: no training {found['name']!r}", names)
     return trainings[found["name"]]
 
 
 def with_training(request: LaunchRequest) -> LaunchRequest:
     """A request that names a training gets the training's program, and the file's values for fields that
-    nobody set."""
+    nobody set. If the person named an environment, the file's interpreter belongs to another one."""
     if request.own is not None or not is_reference(request.recipe):
         return request
     training = get_training(request.recipe)
@@ -163,6 +166,8 @@ def with_training(request: LaunchRequest) -> LaunchRequest:
         for name, value in training.asked.items()
         if name not in ("env", "sbatch") and getattr(request, name) is None
     }
+    if request.environment is not None:
+        unsaid.pop("python", None)
     return replace(
         request,
         recipe=training.name,

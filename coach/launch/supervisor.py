@@ -129,7 +129,7 @@ class Supervisor:
 
 
 class _Limits:
-    """Times to look at and limits to enforce, in seconds since the start and MiB. None: no limit."""
+    """The limits of a run: times in seconds since its start, memory in MiB. None: no limit."""
 
     def __init__(self, resources: dict[str, Any]) -> None:
         self.time_s: int | None = resources.get("time_limit_s")
@@ -139,6 +139,7 @@ class _Limits:
         self.signal_s = self.time_s - parse_signal_lead(lead, "signal") if lead and self.time_s else None
 
     def next_look_s(self, elapsed: float, is_signalled: bool, kill_at: float | None) -> float:
+        """Seconds until the limits have to be looked at again."""
         if kill_at is not None:
             return max(0.05, kill_at - elapsed)
         times = [60.0]
@@ -152,7 +153,8 @@ class _Limits:
 
 
 class _WakeUp:
-    """Sleeps until a time has passed, a child has ended or TERM has come. It remembers TERM."""
+    """Sleeps until a time has passed, a child has ended or TERM has come. A TERM that came before the sleep
+    ends it at once."""
 
     def __init__(self, on_term: Callable[[], None]) -> None:
         self._reader, writer = os.pipe()

@@ -17,6 +17,7 @@ CAUSE = "sweep_brake"
 DEFAULT_AFTER = 3
 """Number of failures alike that end a sweep, if the launch asks for a brake without a number."""
 _RULE = re.compile(r"[A-Z]{3}\d{3}")
+_EXCEPTION = re.compile(r"[\w.]+(?=: |$)")
 _MAX_SUMMARY = 120
 
 
@@ -25,9 +26,11 @@ class Ended(NamedTuple):
 
     has_failed: bool
     sign: str
-    """Failures are alike if their signs are equal. The sign is the verdict's rule, or the exit status if
-    there is no verdict."""
+    """The verdict's rule, or the exit status if there is no verdict. Failures are alike if sign and kind are
+    equal."""
     summary: str
+    kind: str = ""
+    """For a rule of many causes, the cause: the type of the exception, or the words of an unknown error."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +59,11 @@ def reason(found: Iterable[Optional[Ended]], after: int) -> Optional[str]:
     """The reason why the rest of the group must not start; None: it may."""
     ended = [each for each in found if each is not None]
     failed = [each for each in ended if each.has_failed]
-    if len(failed) < len(ended) or len(failed) < max(1, after) or len({each.sign for each in failed}) > 1:
+    if (
+        len(failed) < len(ended)
+        or len(failed) < max(1, after)
+        or len({(each.sign, each.kind) for each in failed}) > 1
+    ):
         return None
     first = failed[0]
     words = f"{first.sign}: {first.summary}" if first.summary else first.sign
@@ -81,9 +88,16 @@ def look(run_dir: Path) -> Optional[Ended]:
     rule = first.get("rule") if isinstance(first, dict) else None
     if isinstance(rule, str) and _RULE.fullmatch(rule):
         summary = first.get("summary")
-        return Ended(True, rule, summary[:_MAX_SUMMARY] if isinstance(summary, str) else "")
+        summary = summary[:_MAX_SUMMARY] if isinstance(summary, str) else ""
+        return Ended(True, rule, summary, _kind(rule, summary))
     status = end.get("exit_code")
     return Ended(True, f"{state}, exit status {status}" if isinstance(status, int) else state, "")
+
+
+def _kind(rule: str, summary: str) -> str:
+    """The cause, for COD001 (any exception of the program) and END001 (any error that no rule knows)."""
+    exception = _EXCEPTION.match(summary) if rule == "COD001" else None
+    return exception[0] if exception is not None else summary if rule == "END001" else ""
 
 
 def _read(path: Path) -> Dict[str, Any]:

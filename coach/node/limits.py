@@ -59,11 +59,12 @@ def memory_limit_mib(
 
 
 def memory_request_mib(env: Mapping[str, str], cpu_root: Path = _CPUS) -> Optional[float]:
-    """Memory in MiB that Slurm reserved for the job on this node. None outside of a job, with --mem=0 and
+    """Memory in MiB that Slurm reserved for the job on one node. None outside of a job, with --mem=0 and
     --mem-per-gpu, and for a job with all cores of the node: its memory may be a default of the site, and no
     other job is beside it.
 
-    The number of CPUs is the job's, because a step may have fewer.
+    The CPUs are those of the job, because a step may have fewer. If the job has different numbers of CPUs on
+    its nodes, the largest one counts, so that no request is understated.
     """
     words = re.findall(r"\d{1,9}(?!\d|\))", env.get("SLURM_JOB_CPUS_PER_NODE", ""))
     if not words or "SLURMD_NODENAME" not in env:
@@ -124,8 +125,8 @@ def _left_in(controller: str, directory: Path) -> Optional[float]:
 
 
 def cpu_quota_of(cgroups: str, root: Path) -> Optional[float]:
-    """The smallest CPU quota of a process's cgroups, as /proc/PID/cgroup lists them, and of all their
-    parents."""
+    """The smallest quota, in CPUs, of a process's cgroups and of all their parents. `cgroups` is the text of
+    /proc/PID/cgroup."""
     quotas = [_cpu_quota(controller, directory) for controller, directory in _directories(cgroups, root)]
     return min((quota for quota in quotas if quota is not None), default=None)
 

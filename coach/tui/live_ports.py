@@ -263,19 +263,15 @@ class LiveFixes:
         history: History,
         is_trial: bool = False,
     ) -> RelaunchOffer:
-        remedy, trial_steps = (
-            fix_offer.remedy_of(run, finding, fix),
-            fix_offer.TRIAL_STEPS if is_trial else None,
-        )
         return fix_offer.offer(
             run,
-            remedy,
+            fix_offer.remedy_of(run, finding, fix),
             target,
             history,
             self._reach.settings,
             self._reach.env,
             self._reach.io,
-            trial_steps=trial_steps,
+            trial_steps=fix_offer.TRIAL_STEPS if is_trial else None,
         )
 
     def find_again(self, job_id: str, known: Job | None) -> Resubmission:
@@ -289,10 +285,9 @@ class LiveFixes:
             target, history, diagnosis, lazy_engine.rules_of(self._reach.settings), self._reach.io
         )
         job = target.job
-        is_running = job is not None and job.state == "RUNNING"
-        return found, lost_work.lost_of_job(
-            self._reach.io, job.job_id, None
-        ) if job is not None and is_running else ()
+        if job is None or job.state != "RUNNING":
+            return found, ()
+        return found, lost_work.lost_of_job(self._reach.io, job.job_id, None)
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
         choice = relaunch.ParentChoice(parent_choice)

@@ -3,15 +3,27 @@ site's value."""
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coach import config
+from coach.config.layers import shown_value
 from coach.config.load import read_site, site_file_candidates
 from coach.model.errors import UserError
 from coach.model.launching.site import Advice, Limits, Lock, Switch
 from tests.config.site import Place
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, 3, 12.0, 0.15, 1234567.5, 1e-05, "gpu", 'say "hi"', "C:\\jobs", "two\nlines", ["a", 'b"c'], []],
+    ids=repr,
+)
+def test_a_value_is_shown_as_the_config_file_takes_it(value: Any) -> None:
+    assert tomllib.loads(f"key = {shown_value(value)}")["key"] == value
 
 
 def test_each_layer_overrides_the_one_before_and_its_origin_is_kept(place: Place) -> None:

@@ -33,7 +33,8 @@ def told(source: str, *words: str, said: str | None = None) -> str | None:
         ('p.add_argument("--resume", action="store_true")', (), "--resume"),
         ("", ("--ckpt_path=last.ckpt",), "--ckpt_path {path}"),
         ("", ("--resume-from", "x"), "--resume-from {path}"),
-        ("args = TrainingArguments()", (), "--resume_from_checkpoint {path}"),
+        ("HfArgumentParser(TrainingArguments)", (), "--resume_from_checkpoint {path}"),
+        ("TrlParser((ScriptArguments, SFTConfig))", (), "--resume_from_checkpoint {path}"),
         ("cli = LightningCLI(Model)", (), "--ckpt_path {path}"),
         ('start = os.environ.get("COACH_RESUME_FROM")', (), BY_ITSELF),
     ],
@@ -42,6 +43,37 @@ def test_a_program_gets_its_checkpoint_by_its_own_option(
     source: str, words: tuple[str, ...], expected: str
 ) -> None:
     assert told(source, *words) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ('p.add_argument("--resume", help="resume (from the last one)", action="store_true")', ()),
+        ('p.add_argument("-r", "--resume", action=argparse.BooleanOptionalAction)', ()),
+        ('p.add_argument("--resume", action="store_true")', ("--resume",)),
+        ("", ("--lr", "1", "--resume")),
+        ("", ("--resume", "--lr", "1")),
+    ],
+    ids=["bracket", "short", "said", "last", "followed"],
+)
+def test_a_flag_gets_no_path_that_argparse_would_refuse_in_the_second_segment(
+    source: str, words: tuple[str, ...]
+) -> None:
+    assert told(source, *words) == "--resume"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '# p.add_argument("--resume")',
+        'p.add_argument("--resume", type=int, help="the epoch")',
+        'Trainer(args=TrainingArguments("out")).train()',
+    ],
+    ids=["comment", "number", "no command line"],
+)
+def test_a_program_that_would_not_take_the_option_is_asked_about(source: str) -> None:
+    with pytest.raises(UserError, match=r"how does train\.py get"):
+        told(source)
 
 
 def test_a_person_s_option_wins_over_the_program_s() -> None:
@@ -90,6 +122,12 @@ def test_a_broken_option_or_number_is_refused() -> None:
         told("", said='--resume "{path}')
     with pytest.raises(UserError, match="expected 1 to 100"):
         check_long(LaunchRequest("train", until_done=0), own("train.py"), "slurm", "")
+
+
+def test_an_option_that_a_recipe_would_not_get_is_refused() -> None:
+    asked = LaunchRequest("ddp", until_done=3, resume_with="--load {path}")
+    with pytest.raises(UserError, match="a recipe finds its checkpoint by itself"):
+        check_long(asked, None, "slurm", None)
 
 
 def test_places_are_those_that_the_command_line_names_else_the_start() -> None:

@@ -89,10 +89,24 @@ def test_its_recipe_carries_its_name_its_key_and_the_rules_names_of_its_paramete
     assert recipe_of(request).name == "pretrain"
 
 
+def test_an_environment_that_a_person_names_does_not_get_the_interpreter_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "coach.toml").write_text(
+        "[training.a]\ncommand = 'true'\nenvironment = 'pytorch'\npython = '/opt/torch/bin/python'\n"
+    )
+    name = f"{tmp_path / 'coach.toml'}:a"
+    assert with_training(LaunchRequest(name)).python == "/opt/torch/bin/python"
+    other = with_training(LaunchRequest(name, environment="conda=old"))
+    assert (other.environment, other.python) == ("conda=old", None)
+
+
 def test_a_name_missing_from_the_project_file_is_answered_with_its_names(project: Path) -> None:
     with pytest.raises(UserError, match="no training 'pretrian'") as caught:
         get_training(f"{project}/coach.toml:pretrian")
     assert caught.value.hint == "its trainings: pretrain, sweep, nightly"
+    (project / "coach.toml").write_text("")
+    with pytest.raises(UserError, match="no training 'pretrain'") as refused:
+        get_training(f"{project}/coach.toml:pretrain")
+    assert refused.value.hint == "it has no training"
 
 
 @pytest.mark.parametrize(
@@ -103,6 +117,7 @@ def test_a_name_missing_from_the_project_file_is_answered_with_its_names(project
         ("[training.a]\nkey = '1'\n", 1, "expected one of script, command, batch"),
         ("[training.a]\ncommand = 'x'\nscript = 'train.py'\n", 1, "expected one of"),
         ("[training.a]\ncommand = 'x'\nkey = '0'\n", 3, "expected a digit from 1 to 9"),
+        ("[training.a]\ncommand = 'x'\nkey = 1\n", 3, "key = 1: expected a digit from 1 to 9 in quotes"),
         ("[training.a]\ncommand = 'x'\ngpus = true\n", 3, "gpus = true: expected a whole number"),
         ("[training.a]\ncommand = 'x'\ngpu = 1\n", 3, "unknown key training.a.gpu"),
         ("[training.a]\ncommand = 'x'\ntime = 'soon'\n", 3, "time ="),

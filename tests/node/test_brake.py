@@ -18,7 +18,10 @@ def ended(runs: Path, name: str, state: str | None, rule: str | None = None, **m
     if state is not None:
         (folder / "exit.json").write_text(json.dumps({"schema": 1, "state": state, "exit_code": 1, **more}))
     if rule is not None:
-        findings = [{"rule": rule, "summary": f"words of {name}"}, {"rule": "NUM001", "summary": "more"}]
+        findings = [
+            {"rule": rule, "summary": more.get("summary", f"words of {name}")},
+            {"rule": "NUM001", "summary": "more"},
+        ]
         (folder / "verdict.json").write_text(json.dumps({"schema": 1, "findings": findings}))
     return name
 
@@ -32,6 +35,25 @@ def test_two_runs_that_failed_by_one_rule_are_the_reason_and_named(tmp_path: Pat
     told = asked(tmp_path, *names)
     assert told == ("stopped by the sweep's brake: the first 2 runs failed alike (COD001: words of a)")
     assert asked(tmp_path, *names, after=3) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "first", "second", "is_alike"),
+    [
+        ("COD001", "IndexError: Target 10 is out of bounds.", "IndexError: Target 7 is out of bounds.", True),
+        ("COD001", "IndexError: Target 10 is out of bounds.", "KeyError: 'lr'", False),
+        ("COD001", "KeyboardInterrupt", "KeyError: 'lr'", False),
+        ("END001", "FAILED; the cause is not recognised: a", "FAILED; the cause is not recognised: a", True),
+        ("END001", "FAILED; the cause is not recognised: a", "FAILED; the cause is not recognised: b", False),
+        ("MEM001", "rank 0 ran out of memory", "rank 1 ran out of memory", True),
+    ],
+)
+def test_two_exceptions_of_different_types_and_two_unknown_errors_are_not_alike(
+    tmp_path: Path, rule: str, first: str, second: str, is_alike: bool
+) -> None:
+    ended(tmp_path, "a", "FAILED", rule, summary=first)
+    ended(tmp_path, "b", "FAILED", rule, summary=second)
+    assert (asked(tmp_path, "a", "b") is not None) is is_alike
 
 
 def test_runs_without_a_verdict_are_compared_by_exit_status(tmp_path: Path) -> None:

@@ -64,6 +64,14 @@ def test_how_far_behind_decides_and_most_of_the_ranks_are_never_behind() -> None
     assert only(judged([0.1, 0.2]), "DST008").subject.rank == 1
 
 
+@pytest.mark.parametrize(("nodes", "told"), [("aabb", "ranks 2, 3 on b:"), ("abab", "ranks 2, 3:")])
+def test_a_node_is_blamed_only_if_all_late_ranks_are_on_it(nodes: str, told: str) -> None:
+    starts = [MetricEvent(rank, "start", 1000.0, 0, {"node": node}) for rank, node in enumerate(nodes)]
+    finding = only(judge(four([0.1, 0.1, 0.15, 0.16]), run=run(), events=starts), "DST008")
+    assert told in finding.summary
+    assert any("exclude" in fix.changes for fix in finding.fixes) == (" on b" in told)
+
+
 def test_stages_that_differ_by_design_and_short_runs_are_left_alone() -> None:
     assert not loud(judged([0.1, 0.1, 0.1, 0.3], is_uneven_by_design=True))
     stages = [replace(step, num_samples=16, num_samples_global=16) for step in four([0.1, 0.1, 0.1, 0.3])]

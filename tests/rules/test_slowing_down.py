@@ -29,7 +29,7 @@ def test_a_step_that_goes_through_all_earlier_outputs_is_found_by_its_pace() -> 
 
 def paced(
     pace: _Pace,
-    data: _Pace = lambda share: 0.001,
+    data: Callable[[float], float | None] = lambda share: 0.001,
     batch: _Pace = lambda share: 64,
     launched: Run | None = None,
     memory: _Pace | None = None,
@@ -78,6 +78,21 @@ def test_the_fix_of_a_slowing_run_follows_the_quantity_that_grows_with_the_step(
     assert first_fix(paced(growing)).startswith("Look for what each step does once more")
     assert "kept per step" in first_fix(paced(growing, memory=lambda share: 5000 * (1 + share)))
     assert "the loader keeps or reads again" in first_fix(paced(growing, data=lambda share: 0.2 * share))
+
+
+def test_a_wait_for_data_that_no_log_printed_is_not_told_to_be_none() -> None:
+    finding = only(paced(growing, data=lambda share: None), "GPU017")
+    assert not any("waiting for data" in evidence.text for evidence in finding.evidence)
+    assert any("the loader keeps or reads again" in fix.title for fix in finding.fixes)
+
+
+def test_a_batch_that_grows_takes_no_part_in_the_growth_of_the_wait_for_data() -> None:
+    diagnosis = paced(
+        lambda share: growing(share) * (1 + 3 * share),
+        data=lambda share: 0.02 * (1 + 3 * share),
+        batch=lambda share: 64 * (1 + 3 * share),
+    )
+    assert only(diagnosis, "GPU017").evidence[1].value == 0.0
 
 
 def test_other_programs_that_took_the_cpus_are_told_from_a_program_that_uses_more() -> None:

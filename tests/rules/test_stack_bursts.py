@@ -69,6 +69,18 @@ def test_the_rank_that_all_wait_for_is_named_by_its_stacks() -> None:
     assert not any("exclude" in fix.changes for fix in finding.fixes)
 
 
+def test_late_ranks_on_several_nodes_leave_out_none_of_them() -> None:
+    waiting = [busy_in("collective", rank) for rank in (0, 1)]
+    late = [busy_in("other", 2), busy_in("other", 3, node="node2", places=(("train.py:50 save", 20),))]
+    finding = found(judged([*waiting, *late]), "DST008")
+    assert finding is not None
+    assert "ranks 2, 3: rank 2 stands in train.py:40 main()" in finding.summary
+    assert not any("exclude" in fix.changes for fix in finding.fixes)
+    same = found(judged([*waiting, *(replace(each, node="node2") for each in late)]), "DST008")
+    assert same is not None
+    assert any("exclude" in fix.changes for fix in same.fixes)
+
+
 def test_a_rank_that_stands_while_the_others_wait_for_it_is_a_hang_with_its_line() -> None:
     finding = found(judged(recorded("stuck-rank"), 60.0), "DST007")
     assert finding is not None

@@ -144,7 +144,7 @@ class ChainDocument(ComparisonDocument):
 
 
 class ErrorLines(TypedDict):
-    """The error that ended it, from a log."""
+    """The error that ended the job, from a log."""
 
     file: str | None
     line: int | None

@@ -84,7 +84,8 @@ class JobAction:
     notes: tuple[str, ...] = ()
     """Consequences that the user should know before confirming."""
     waiting_run_dirs: tuple[tuple[str, str], ...] = ()
-    """(job id, run directory) of runs whose script is not running: coach must record their end itself."""
+    """(name of the job in the command, run directory) of runs whose script is not running: coach must record
+    their end itself."""
     timeout_s: float = 12.0
     """Time limit of each command, in seconds."""
     script: str | None = None

@@ -53,9 +53,10 @@ class Straggler(Rule):
         In data-parallel training all ranks finish a step together, so every GPU of the job waits for one slow
         rank.
     When it stays silent
-        On noise: single slow steps, or a different slow rank each time. If most ranks are slow: then the
-        others are fast. If the ranks differ by design (pipeline, 3-D), or report that several of them work on
-        the same samples. If neither the wait nor the data time shows a difference.
+        On noise: single slow steps, or a different slow rank each time. If more than half of the ranks are
+        behind, because then the others are unusually fast. If the ranks differ by design (pipeline, 3-D), or
+        report that several of them work on the same samples. If neither the wait nor the data time shows a
+        difference.
     What to do
         Find the difference of this rank: its part of the data (larger or slower samples), its node (other
         programs, clocks, disk), work that it does for all (logging, saving). If the same node is slow again
@@ -167,13 +168,13 @@ class Straggler(Rule):
         self, snapshot: TargetSnapshot, what: str, late: list[_Late], step_s: float, by_data: bool
     ) -> Hit:
         worst = late[0]
-        node = _node_of(snapshot, worst.rank)
+        node = _only_one([_node_of(snapshot, found.rank) for found in late])
         who = ranks_text(sorted(found.rank for found in late)) + (f" on {node}" if node else "")
         share = worst.lag_s / step_s
         job = snapshot.job.job_id if snapshot.job is not None else snapshot.target
         return Hit(
             summary=f"All ranks wait for {who}: {share:.0%} of each step"
-            + (", because its data come later" if by_data else ""),
+            + (f", because {'its' if len(late) == 1 else 'their'} data come later" if by_data else ""),
             evidence=(
                 Evidence(f"{what}, rank {worst.rank}, per step", value=round(worst.own_s, 4), unit="s"),
                 Evidence(f"{what}, median of the other ranks", value=round(worst.others_s, 4), unit="s"),
@@ -207,8 +208,9 @@ def _hit_by_stacks(
     worst = max(late, key=lambda burst: burst.share("data"))
     by_data = worst.share("data") >= least
     who = ranks_text(sorted(burst.rank for burst in late if burst.rank is not None))
+    stands = "it" if len(late) == 1 else f"rank {worst.rank}"
     return Hit(
-        summary=f"All ranks wait for {who}: it stands in {worst.place}"
+        summary=f"All ranks wait for {who}: {stands} stands in {worst.place}"
         + (", in its data loader" if by_data else ""),
         evidence=burst_evidence([*late, *others]),
         confidence=0.8,
@@ -217,7 +219,11 @@ def _hit_by_stacks(
         if by_data
         else (
             Fix(f"Find out how rank {worst.rank} differs there from the others"),
-            *leave_out(snapshot.run, worst.node, "if it is slow again with other ranks"),
+            *leave_out(
+                snapshot.run,
+                _only_one([burst.node for burst in late]),
+                "if it is slow again with other ranks",
+            ),
         ),
         since_s=worst.time_s,
     )
@@ -243,6 +249,11 @@ _MEASURES: Mapping[str, _Measure] = {
 def _step_times(window: Mapping[int, Sequence[Step]]) -> list[float]:
     """The newest step times of each rank, as many as a median needs."""
     return [step.step_time_s for steps in window.values() for step in steps[-32:] if step.step_time_s]
+
+
+def _only_one(nodes: Sequence[str | None]) -> str | None:
+    """The node of all late ranks; None if they are on several, or one is not known."""
+    return nodes[0] if len(set(nodes)) == 1 else None
 
 
 def _node_of(snapshot: TargetSnapshot, rank: int) -> str | None:

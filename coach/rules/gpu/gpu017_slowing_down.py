@@ -19,21 +19,24 @@ from coach.rules.from_numbers.training_windows import is_first_of_epochs
 
 @dataclass(frozen=True, slots=True)
 class _Quarters:
-    """Step time in each quarter of the training, in seconds: the median of its points."""
+    """Step time and wait for data in each quarter of the training, in seconds: the medians of its points."""
 
     steps: tuple[int, ...]
     """The last step of each quarter."""
     whole: tuple[float, ...]
-    data: tuple[float, ...]
+    data: tuple[float, ...] | None
+    """None if the wait for data was not measured."""
 
     @property
     def growth(self) -> float:
         return self.whole[-1] / self.whole[0]
 
     @property
-    def by_data(self) -> float:
+    def by_data(self) -> float | None:
         """Share of the growth that is due to waiting for data, 0 to 1."""
-        return (self.data[-1] - self.data[0]) / (self.whole[-1] - self.whole[0])
+        if self.data is None:
+            return None
+        return min(1.0, max(0.0, (self.data[-1] - self.data[0]) / (self.whole[-1] - self.whole[0])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +69,17 @@ class SlowingDown(Rule):
     What it sees
         The step time over the whole training except its first tenth, in four quarters: each median lies above
         that of the quarter before, and the last is at least `growth` times the first. If the batch grows, the
-        time per sample is used. The finding also shows how much of the growth is waiting for data, how the
-        node's memory grew meanwhile, and the signs that other programs took its CPUs: more and more tasks of
-        the node wait for a CPU, while the job gets less of them.
+        time per sample is used. As far as they were measured, the finding also shows how much of the growth
+        is waiting for data, how the node's memory grew meanwhile, and the signs that other programs took its
+        CPUs: more and more tasks of the node wait for a CPU, while the job gets less of them.
     Why it matters
         The growth goes on: a training planned for a day takes three, and ends at its time limit or when
         memory runs out.
     When it stays silent
         On fewer than `min_points` points, or less than `min_s` of steps. If the pace changed only once
-        (another job on the node, a hot GPU, another phase), or varies: at most a quarter of the last
-        quarter's points may reach the pace of the first. In the first of several epochs it is info, because
-        samples may be sorted by length.
+        (another job on the node, a hot GPU, another phase). If the pace varies: more than a quarter of the
+        points in the last quarter are as fast as the first quarter. In the first of several epochs it is
+        info, because samples may be sorted by length.
     What to do
         Look for data that is kept from step to step: a list of outputs or losses that each step iterates
         over, a graph that is never freed (use `.detach()` or `.item()`), a log or an index that is read from
@@ -109,11 +112,23 @@ class SlowingDown(Rule):
         ),
         Threshold("min_points", 64, "points of the curve", "sixteen in each quarter"),
         Threshold("min_s", 100, "seconds of steps", "caches and clocks settle within the first minute"),
-        Threshold("data_share", 0.5, "of the growth", "then the loader gets slower"),
+        Threshold(
+            "data_share", 0.5, "of the growth", "if half of it is waiting for data, the loader gets slower"
+        ),
         Threshold("memory_growth", 1.2, "times the first quarter", "as MEM009: less may be fragmentation"),
         Threshold("pressure_pct", 20, "percent of the time", "as DAT001: some task waits for a CPU"),
-        Threshold("pressure_growth", 2, "times the first quarter", "else the job itself keeps them waiting"),
-        Threshold("own_share", 0.9, "of the first quarter", "with as much as before, none was taken from it"),
+        Threshold(
+            "pressure_growth",
+            2,
+            "times the first quarter",
+            "if tasks waited as much at the start, the job itself lets them wait",
+        ),
+        Threshold(
+            "own_share",
+            0.9,
+            "of the first quarter",
+            "if the job uses as much CPU as before, none was taken from it",
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -154,11 +169,12 @@ class SlowingDown(Rule):
             value=round(found.growth, 2),
             unit="times the first quarter",
         )
-        yield Evidence(
-            "share of the growth that is waiting for data",
-            value=round(found.by_data, 2),
-            unit="of the growth",
-        )
+        if found.by_data is not None:
+            yield Evidence(
+                "share of the growth that is waiting for data",
+                value=round(found.by_data, 2),
+                unit="of the growth",
+            )
         if self._has_grown(memory):
             yield Evidence(
                 "resident memory by quarters of the training: " + ", ".join(map(size_text, memory))
@@ -194,17 +210,20 @@ class SlowingDown(Rule):
                 f"Find the other programs that took CPUs of {crowded.node} (`top` there, its jobs), or ask "
                 "for the node alone (`--exclusive`)"
             )
-        if found.by_data >= self.values["data_share"]:
-            yield Fix(
-                "Look for what the loader keeps or reads again: an index or a file that is read from its "
-                "start, files that stay open, a cache without a bound"
-            )
+        loader = Fix(
+            "Look for what the loader keeps or reads again: an index or a file that is read from its "
+            "start, files that stay open, a cache without a bound"
+        )
+        if found.by_data is not None and found.by_data >= self.values["data_share"]:
+            yield loader
         elif self._has_grown(memory):
             yield Fix(f"Look for what {kept}")
         elif memory:
             yield Fix(f"Look for what {repeated}")
         else:
             yield Fix(f"Look for what {kept}; or {repeated}")
+        if found.by_data is None:
+            yield loader
         yield Fix(
             "Profile a late step beside an early one with torch.profiler and compare which part has grown"
         )
@@ -232,8 +251,23 @@ def _quarters(points: Sequence[CurvePoint], costs: Sequence[float]) -> _Quarters
     return _Quarters(
         tuple(points[end - 1].step for _, end in parts),
         tuple(median(costs[begin:end]) for begin, end in parts),
-        tuple(median([point.data_time_s or 0.0 for point in points[begin:end]]) for begin, end in parts),
+        _data_by_quarters(points, costs, parts),
     )
+
+
+def _data_by_quarters(
+    points: Sequence[CurvePoint], costs: Sequence[float], parts: Sequence[tuple[int, int]]
+) -> tuple[float, ...] | None:
+    """Median wait for data of each quarter, scaled to the batch as the costs are; None if some point has no
+    such wait."""
+    waits = [
+        point.data_time_s * cost / point.step_time_s
+        for point, cost in zip(points, costs, strict=True)
+        if point.data_time_s is not None and point.step_time_s
+    ]
+    if len(waits) < len(points):
+        return None
+    return tuple(median(waits[begin:end]) for begin, end in parts)
 
 
 def _memory_growth(snapshot: TargetSnapshot, history: History) -> list[float]:

@@ -21,8 +21,8 @@ from coach.sources.values import finite, text, whole
 
 FILE_NAME = "seen-jobs.jsonl"
 MAX_JOBS = 2000
-"""Largest number of jobs that are kept, the newest ones: about one megabyte. Of a longer queue no more are
-written either, because they would displace each other in the file at every look."""
+"""Largest number of jobs that are kept, the newest ones: about one megabyte. A longer queue is cut to this
+number before it is written: its jobs would displace each other in the file at every look."""
 _MAX_FILE_BYTES = 8 << 20
 _MAX_TEXT = 4096
 
@@ -147,14 +147,15 @@ def _key(job: Job) -> _Key:
 
 
 def _changing(job: Job) -> tuple[object, ...]:
+    """The values of a job whose change is recorded."""
     has_started = job.state != "PENDING"
     started = (job.nodes, job.start_time_s) if has_started else (None, None)
     return job.state, *started, bool(job.command)
 
 
 def _told(records: Iterable[Mapping[str, Any]]) -> dict[_Key, tuple[object, ...]]:
-    """The result of `_changing` for each job in a file, without creating the jobs, because every look of a
-    command starts with it."""
+    """The result of `_changing` for each job in a file. It creates no jobs, because each command starts with
+    this."""
     told: dict[_Key, tuple[object, ...]] = {}
     for record in records:
         state, job_id = text(record.get("state")), text(record.get("job_id"))

@@ -10,6 +10,7 @@ import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from coach import runs
 
@@ -28,12 +29,18 @@ def conf_files(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def conf_value(env: Mapping[str, str], key: str) -> tuple[str, str] | None:
-    """(value of a key, the file that sets it); None if no file does."""
-    for file in conf_files(env):
-        value = _value_in(Path(file), key, [])
-        if value is not None:
-            return value, file
-    return None
+    """(value of a key, the file that sets it) in the file that Slurm's clients read: the first one that
+    exists. None without such a file or key; another cluster's file may come after it."""
+    file = next((file for file in conf_files(env) if _is_file(Path(file))), None)
+    value = _value_in(Path(file), key, []) if file is not None else None
+    return (value, file) if value is not None and file is not None else None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def message_timeout_s(env: Mapping[str, str]) -> tuple[float, str] | None:
@@ -51,10 +58,9 @@ def parse_seconds(text: str) -> float | None:
 
 def kept_message_timeout_s(cache_dir: Path, cluster: str) -> float | None:
     """The last value from this cluster's controller."""
-    with contextlib.suppress(runs.RunFileError):
-        said = runs.read_json(cache_dir / _KEPT_FILE).get(cluster)
-        if isinstance(said, (int, float)) and not isinstance(said, bool) and 0 < said <= 3600:
-            return float(said)
+    said = _read_kept(cache_dir / _KEPT_FILE).get(cluster)
+    if isinstance(said, (int, float)) and not isinstance(said, bool) and 0 < said <= 3600:
+        return float(said)
     return None
 
 
@@ -65,8 +71,15 @@ def keep_message_timeout(cache_dir: Path, cluster: str, seconds: float) -> None:
     with contextlib.suppress(OSError, runs.RunFileError):
         if kept_message_timeout_s(cache_dir, cluster) != seconds:
             cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            kept = runs.read_json(file) if file.exists() else {}
-            runs.write_json(file, {**kept, cluster: seconds})
+            runs.write_json(file, {**_read_kept(file), cluster: seconds})
+
+
+def _read_kept(file: Path) -> dict[str, Any]:
+    """The kept values by cluster. A missing or damaged file has none, and is written anew."""
+    try:
+        return runs.read_json(file)
+    except runs.RunFileError:
+        return {}
 
 
 def _value_in(file: Path, key: str, seen: list[Path]) -> str | None:
@@ -74,9 +87,9 @@ def _value_in(file: Path, key: str, seen: list[Path]) -> str | None:
     if file in seen or len(seen) >= _MAX_INCLUDES:
         return None
     seen.append(file)
+    if not _is_file(file):
+        return None
     try:
-        if not file.is_file():
-            return None
         with file.open(encoding="utf-8", errors="replace") as config:
             lines = config.read(_MAX_BYTES).splitlines()
     except (OSError, ValueError):

@@ -14,6 +14,9 @@ from coach.tui.render.text import UNKNOWN, clock, number
 _ROUND = (1.0, 2.0, 5.0, 10.0)
 _ROUND_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _LABEL_GAP = 2
+_LARGEST, _SMALLEST = 1e300, 1e-280
+"""Larger values are drawn as the largest, smaller ones as 0: beyond them the arithmetic of a scale leaves the
+range of a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class Scale:
         """The position of a value on the scale; None if the scale cannot show the value."""
         if value is None or not math.isfinite(value):
             return None
+        value = bounded(value)
         if not self.is_log:
             return value
         return math.log10(value) if value > 0 else None
@@ -57,7 +61,7 @@ def scale_of(
     """The scale of some values; None without a finite value. Its height is never 0, so that a constant is
     drawn in the middle. `top` is the end of a scale that starts at 0. The scale is logarithmic only if a
     value is above 0."""
-    known = [value for value in values if value is not None and math.isfinite(value)]
+    known = [bounded(value) for value in values if value is not None and math.isfinite(value)]
     if not known:
         return None
     positive = [value for value in known if value > 0] if is_log and top is None else []
@@ -70,6 +74,11 @@ def scale_of(
     if low == high:
         low, high = low - (abs(low) * 0.1 or 1.0), high + (abs(high) * 0.1 or 1.0)
     return Scale(low, high)
+
+
+def bounded(value: float) -> float:
+    """The value, or the nearest one that a scale can show."""
+    return min(max(value, -_LARGEST), _LARGEST) if abs(value) >= _SMALLEST else 0.0
 
 
 def _log_scale(low: float, high: float) -> Scale:

@@ -71,8 +71,8 @@ class Chart:
     told: str
     """The newest values, in words."""
     lines: tuple[Sequence[Point], ...]
-    """One after the other, each with its own of STROKES. If several meet in one cell, the cell has the tone
-    of the first."""
+    """Each line has the next one of STROKES. If several lines meet in a cell, it has the tone of the first
+    one."""
     top: float | None = None
     unit: str = ""
     is_log: bool = False

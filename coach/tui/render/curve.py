@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from coach.tui.render.axis import bounded
 from coach.tui.render.chart import Point, plot
 from coach.tui.render.text import Line, Span, crop, fit, line, muted, number, strong
 
@@ -25,7 +26,7 @@ def curve_lines(
     """A curve in `width` × `height` cells, with the newest value and a note in the title, and the range at
     the left edge. `counted_by`: the word for the numbers of the points."""
     known = [(x, y) for x, y in points if y is not None]
-    finite = [y for _, y in known if math.isfinite(y)]
+    finite = [bounded(y) for _, y in known if math.isfinite(y)]
     rows: list[Line] = [_heading(title, known, width, (unit, note, counted_by))]
     if not finite:
         rows.append(line(muted("   no value yet" if not known else "   no finite value")))
@@ -35,7 +36,8 @@ def curve_lines(
     has_axis = height >= 6
     body = height - 1 - has_axis
     steps = points[0][0], points[-1][0]
-    drawn = plot([points], max(1, width - label_width - 3), max(1, body), steps, (low, high))
+    drawable = [(x, bounded(y) if y is not None and math.isfinite(y) else None) for x, y in points]
+    drawn = plot([drawable], max(1, width - label_width - 3), max(1, body), steps, (low, high))
     for index, cells in enumerate(drawn):
         label = number(high) if index == 0 else number(low) if index == len(drawn) - 1 else ""
         rows.append(line(muted(f" {fit(label, label_width, 'right')} "), Span(cells, "accent")))

@@ -64,8 +64,7 @@ def plan_action(
     found, wrong = look_up(targets, settings, env, io)
     left_out = list(wrong)
     steps: list[Step] = []
-    names: list[str] = []
-    touched: list[Named] = []
+    touched: list[tuple[Named, tuple[str, ...]]] = []
     for each in found:
         if isinstance(each, Step):
             if verb is Verb.CANCEL:
@@ -76,13 +75,14 @@ def plan_action(
             continue
         named, why = _names(verb, each, time_limit_s)
         left_out += why
-        names += named
-        touched += [each] if named else []
+        if named:
+            touched.append((each, named))
+    names = list(dict.fromkeys(name for _, named in touched for name in named))
+    chosen = [each for each, _ in touched]
     if not steps and not names:
         raise _nothing_left(left_out)
-    names = list(dict.fromkeys(names))
     if verb is Verb.SHELL:
-        steps = [_shell_step(touched, env, io)]
+        steps = [_shell_step(chosen, env, io)]
     else:
         for batch in in_batches(names):
             steps.append(Step(job_control.action_command(verb, batch, time_limit_s), batch))
@@ -90,7 +90,7 @@ def plan_action(
         verb,
         tuple(steps),
         tuple(LeftOut(target, _reason(target, error)) for target, error in left_out),
-        (*_NOTES.get(verb, ()), *_lost(verb, touched, settings, io)),
+        (*_NOTES.get(verb, ()), *_lost(verb, chosen, settings, io)),
         _waiting(touched, settings) if verb is Verb.CANCEL else (),
         settings.slurm_timeout_s,
     )
@@ -128,7 +128,8 @@ def _take(step: Step, env: Mapping[str, str], timeout_s: float) -> tuple[LeftOut
 
 
 def _record_end(paths: runs.RunPaths, now_s: float) -> str | None:
-    """Write the end of a cancelled run into run.json. Returns the problem: the job itself is cancelled."""
+    """Write the end of a cancelled run into run.json. Returns the problem, if any: its job is cancelled all
+    the same."""
     try:
         runs.update_json(paths.run_json, {"state": "CANCELLED", "ended_time_s": now_s})
     except OSError as error:
@@ -219,16 +220,20 @@ def _lost(verb: Verb, touched: Sequence[Named], settings: Settings, io: Io) -> t
     return lost_of_job(io, running[0].job_id, run_dirs_of(touched, settings).get(touched[0].job_id))
 
 
-def _waiting(touched: Sequence[Named], settings: Settings) -> tuple[tuple[str, str], ...]:
-    found = run_dirs_of(touched, settings)
+def _waiting(
+    touched: Sequence[tuple[Named, tuple[str, ...]]], settings: Settings
+) -> tuple[tuple[str, str], ...]:
+    """The name in the command and the directory of each run that will not record its end itself. The name of
+    an array's last task is the array's."""
+    found = run_dirs_of([each for each, _ in touched], settings)
     waiting = []
-    for each in touched:
+    for each, names in touched:
         run_dir = found.get(each.job_id)
         if run_dir is None:
             continue
-        has_script = any(row.state in _WITH_A_SCRIPT for row in each.rows)
+        has_script = any(part.row.state in _WITH_A_SCRIPT for part in parts_of(each.job_id, each.rows))
         if not has_script or _started(run_dir) is None:
-            waiting.append((each.job_id, str(run_dir)))
+            waiting += [(name, str(run_dir)) for name in names]
     return tuple(waiting)
 
 

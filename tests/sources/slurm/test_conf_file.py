@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coach.sources.slurm import conf_file as module
-from coach.sources.slurm.conf_file import message_timeout_s
+from coach.sources.slurm.conf_file import keep_message_timeout, kept_message_timeout_s, message_timeout_s
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +35,17 @@ def test_the_message_timeout_is_read(tmp_path: Path, text: str, seconds: float |
     assert said == (None if seconds is None else (seconds, str(file)))
 
 
+def test_the_file_of_another_cluster_does_not_answer_for_the_one_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, other = tmp_path / "here.conf", tmp_path / "other.conf"
+    other.write_text("MessageTimeout=100\n")
+    monkeypatch.setattr(module, "_FILES", (str(other),))
+    assert message_timeout_s({"SLURM_CONF": str(here)}) == (100.0, str(other))
+    here.write_text("ClusterName=here\n")
+    assert message_timeout_s({"SLURM_CONF": str(here)}) is None
+
+
 def test_included_files_count_and_an_include_loop_ends(tmp_path: Path) -> None:
     file = tmp_path / "slurm.conf"
     file.write_text("Include common.conf\nInclude slurm.conf\n")
@@ -47,3 +58,11 @@ def test_a_missing_or_unreadable_file_gives_no_timeout(tmp_path: Path) -> None:
     assert message_timeout_s({"SLURM_CONF": str(tmp_path / "none")}) is None
     assert message_timeout_s({"SLURM_CONF": "/dev/zero"}) is None
     assert message_timeout_s({}) is None
+
+
+@pytest.mark.parametrize("text", ["[]", '{"tiger": 2', "\0", '{"tiger": true}'])
+def test_a_damaged_file_of_kept_timeouts_is_written_anew(tmp_path: Path, text: str) -> None:
+    (tmp_path / "message-timeouts.json").write_text(text)
+    assert kept_message_timeout_s(tmp_path, "tiger") is None
+    keep_message_timeout(tmp_path, "tiger", 50.0)
+    assert kept_message_timeout_s(tmp_path, "tiger") == 50.0

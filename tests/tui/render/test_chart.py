@@ -6,6 +6,7 @@ import pytest
 
 from coach.tui.render.axis import XAxis
 from coach.tui.render.chart import Chart, Mark, Notes, Stretch, chart_lines, plot
+from coach.tui.render.curve import curve_lines
 from coach.tui.render.text import line_width, plain
 
 NAN = float("nan")
@@ -24,6 +25,22 @@ def test_a_value_that_is_not_finite_breaks_the_line() -> None:
     broken = plot([[(0, 0.5), (1, NAN), (2, 0.5)]], 9, 1, (0, 2), (0, 1))
     assert "⠀" not in whole[0]
     assert broken[0].count("⠀") == 7
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+@pytest.mark.parametrize(
+    "values",
+    [(1.0, 1.7e308), (1.7e308, 1.7e308), (-1.7e308, 1.7e308), (0.0, 5e-324), (5e-324, 5e-324)],
+    ids=["diverged", "constant", "both ways", "vanished", "tiny"],
+)
+def test_a_loss_at_the_ends_of_a_float_is_drawn(values: tuple[float, float], is_log: bool) -> None:
+    points = [(0.0, values[0]), (1.0, values[1])]
+    for height in (5, 12):
+        rows = chart_lines([Chart("loss", "", (points,), is_log=is_log)], 60, height, XAxis(0, 1))
+        assert any(0x2800 < ord(cell) < 0x2900 for row in rows for cell in plain(row))
+    assert any(
+        0x2800 < ord(cell) < 0x2900 for row in curve_lines("loss", points, 60, 8) for cell in plain(row)
+    )
 
 
 def test_charts_share_one_time_axis() -> None:

@@ -195,6 +195,21 @@ def test_tasks_of_an_array_are_named_as_slurm_takes_them(world: World) -> None:
         planned(world, Verb.TIMELIMIT, "17_4", time_limit_s=360)
 
 
+def test_the_last_task_of_an_array_that_waits_is_recorded_as_cancelled(world: World) -> None:
+    paths = recorded(world, job_id="17_3", state="PENDING", started_time_s=None)
+    rows(world, "17_[3] PENDING Priority 10:00 1", "17_1 COMPLETED None 10:00 1")
+    cancel(world, RUN)
+    assert (world.root / "scancel.args").read_text().strip() == "17"
+    assert runs.read_json(paths.run_json)["state"] == "CANCELLED"
+
+
+def test_a_requeued_task_is_recorded_as_cancelled_while_another_task_runs(world: World) -> None:
+    paths = recorded(world, job_id="17_3")
+    rows(world, "17_[3] PENDING Priority 10:00 1", "17_1 RUNNING None 10:00 1")
+    cancel(world, RUN)
+    assert runs.read_json(paths.run_json)["state"] == "CANCELLED"
+
+
 def test_no_shell_is_opened_on_a_slurm_whose_added_step_would_wait(world: World) -> None:
     rows(world, "17 RUNNING None 10:00 1")
     world.client("srun", "echo slurm 21.08.8")
