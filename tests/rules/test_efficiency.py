@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from coach.model.judging.finding import Diagnosis, Severity
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import MetricEvent
 from coach.model.training.run import Checkpoint
 from coach.rules.engine import Engine
 from coach.rules.registry import build
@@ -128,8 +131,16 @@ def test_a_completed_job_far_below_its_time_limit_gets_a_shorter_one(
     assert found.get("JOB009") == ({"time": "02:00:00"} if is_told else None)
 
 
-def late(used_s: int = 3000, max_steps: int = 100_000, signal: str | None = None, **more: Any) -> Diagnosis:
-    launched = run({"max_steps": max_steps, "checkpoint_every": 0}, {"signal": signal} if signal else {})
+def late(
+    used_s: int = 3000,
+    max_steps: int = 100_000,
+    signal: str | None = None,
+    max_seconds: float = 0.0,
+    launch: Mapping[str, Any] = MappingProxyType({}),
+    **more: Any,
+) -> Diagnosis:
+    asked = {"max_steps": max_steps, "checkpoint_every": 0, "max_seconds": max_seconds}
+    launched = run(asked, {"signal": signal} if signal else {}, launch=launch)
     snapshot = TargetSnapshot("run", 1020.0, job=job("RUNNING", used_s, 3600), run=launched, **more)
     return Engine(build()).diagnose(snapshot, history(steps([1.0] * 200)))
 
@@ -145,6 +156,17 @@ def test_a_run_that_saves_or_ends_in_time_gets_no_warning() -> None:
     assert not late(signal="USR1@120").findings
     assert not late(checkpoints=(Checkpoint("/runs/c/1", 100, 1010.0),)).findings
     assert not late(used_s=60).findings
+
+
+def test_a_run_whose_checkpoints_may_lie_elsewhere_gets_no_warning() -> None:
+    own = {"own": {"kind": "script", "words": ["train.py"], "directory": "/home/user"}}
+    assert not late(launch=own).findings
+    assert not late(events=(MetricEvent(0, "checkpoint", 1010.0, 100, {"path": "/scratch/c"}),)).findings
+
+
+def test_a_run_that_ends_itself_before_its_limit_gets_no_warning() -> None:
+    assert not late(max_seconds=3300).findings
+    assert late(max_seconds=7200).findings
 
 
 def test_a_job_s_time_is_known_from_its_start_and_end_too() -> None:
