@@ -45,6 +45,10 @@ def told(diagnosis: Diagnosis) -> dict[str, dict[str, Any]]:
     return {finding.rule: dict(finding.fixes[0].changes) for finding in diagnosis.findings}
 
 
+LITTLE: Mapping[str, Any] = MappingProxyType({"memory_used_mib": 9000.0, "cpu_pct": 6.0, "num_cpus": 32})
+"""Host samples of a run that uses little of its node."""
+
+
 def ended(
     state: str = "COMPLETED", used_mib: float = 9000.0, cpu_pct: float = 6.0, **asked: Any
 ) -> Diagnosis:
@@ -88,28 +92,33 @@ def test_a_run_that_failed_or_goes_on_or_used_its_memory_gets_no_advice(quiet: d
         (2, (400,), False),
     ],
 )
-def test_memory_is_judged_only_if_every_node_was_measured_for_long(
+def test_memory_and_cpus_are_judged_only_if_every_node_was_measured_for_long(
     num_nodes: int, seconds: tuple[int, ...], is_told: bool
 ) -> None:
     samples = [
         replace(sample, node=f"node{number}")
         for number, seconds_of_node in enumerate(seconds)
-        for sample in hosts(seconds_of_node, memory_used_mib=9000.0)
+        for sample in hosts(seconds_of_node, **LITTLE)
     ]
     launched = run(resources={"mem": "128G", "num_nodes": num_nodes}, state="COMPLETED")
     snapshot = TargetSnapshot("run", 1400.0, run=launched)
     diagnosis = Engine(build()).diagnose(snapshot, history((), samples))
-    assert ("JOB006" in told(diagnosis)) is is_told
+    assert set(told(diagnosis)) == ({"JOB006", "JOB007"} if is_told else set())
 
 
 @pytest.mark.parametrize(("ended_s", "is_told"), [(1410.0, True), (9000.0, False)])
-def test_memory_is_not_judged_if_the_sampler_stopped_long_before_the_run_ended(
+def test_nothing_is_judged_if_the_sampler_stopped_long_before_the_run_ended(
     ended_s: float, is_told: bool
 ) -> None:
     launched = run(resources={"mem": "128G"}, state="COMPLETED", ended_time_s=ended_s)
     snapshot = TargetSnapshot("run", ended_s, run=launched)
-    diagnosis = Engine(build()).diagnose(snapshot, history((), hosts(400, memory_used_mib=9000.0)))
-    assert ("JOB006" in told(diagnosis)) is is_told
+    diagnosis = Engine(build()).diagnose(snapshot, history((), hosts(400, **LITTLE)))
+    assert set(told(diagnosis)) == ({"JOB006", "JOB007"} if is_told else set())
+
+
+def test_the_cpus_of_a_foreign_job_are_not_judged_by_an_attached_sampler() -> None:
+    snapshot = TargetSnapshot("17", 90000.0, job=job("COMPLETED", 80000, 86400))
+    assert not told(Engine(build()).diagnose(snapshot, history((), hosts(400, **LITTLE))))
 
 
 @pytest.mark.parametrize(
