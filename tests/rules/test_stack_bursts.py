@@ -18,6 +18,7 @@ from coach.rules.registry import build
 from coach.sources.metrics.stack_samples import parse_burst
 from tests.rules.examples import gpu_samples, history, run
 from tests.rules.recorded import RECORDINGS
+from tests.rules.test_telemetry import hosts
 
 
 def recorded(name: str) -> list[StackBurst]:
@@ -100,6 +101,12 @@ def test_half_an_hour_of_silence_is_one_line() -> None:
     assert finding is not None
     assert finding.severity is Severity.INFO
     assert finding.summary == "Nothing was printed for 32 min: the program works in train.py:40 main()"
+
+
+def test_a_sampled_program_without_metrics_that_stands_is_a_hang_too() -> None:
+    standing = busy_in("data", is_stall=True, silent_s=400.0, cpu_pct=0.2)
+    past = history((), hosts(300, start_s=4700.0, cpu_pct=0.2))
+    assert found(judged([standing], past=past), "DST007") is not None
 
 
 def test_a_process_that_stands_in_one_line_without_cpu_is_a_hang() -> None:

@@ -193,7 +193,7 @@ class Hang(Rule):
 
     def _by_steps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         now = snapshot.now_s
-        if now is None or snapshot.state != "RUNNING" or not history.nodes:
+        if now is None or snapshot.state != "RUNNING" or not history.nodes or not history.ranks:
             return
         newest = _newest_end(history)
         times = [s.step_time_s for s in newest_steps(history.steps(history.ranks[0]), 100) if s.step_time_s]
