@@ -109,10 +109,12 @@ def test_a_sampled_program_without_metrics_that_stands_is_a_hang_too() -> None:
     assert found(judged([standing], past=past), "DST007") is not None
 
 
-def test_a_process_that_stands_in_one_line_without_cpu_is_a_hang() -> None:
-    finding = found(judged([busy_in("data", is_stall=True, silent_s=400.0, cpu_pct=0.2)]), "DST007")
-    assert finding is not None
-    assert finding.severity is Severity.CRITICAL
+@pytest.mark.parametrize(("cpu_pct", "is_told"), [(0.0, True), (0.2, True), (9.0, False), (None, False)])
+def test_a_process_that_stands_in_one_line_without_cpu_is_a_hang(
+    cpu_pct: float | None, is_told: bool
+) -> None:
+    finding = found(judged([busy_in("data", is_stall=True, silent_s=400.0, cpu_pct=cpu_pct)]), "DST007")
+    assert (finding is not None and finding.severity is Severity.CRITICAL) is is_told
 
 
 @pytest.mark.parametrize(

@@ -165,8 +165,7 @@ class Hang(Rule):
         still = f"The training has stood still for {silent_s / 60:.0f} min"
         if apart:
             return f"{still}: {_stands_apart(apart[0], bursts)}", Severity.CRITICAL
-        idle_pct = self.values["idle_cpu_pct"]
-        if all(self._stands(burst) and (burst.cpu_pct or idle_pct) < idle_pct for burst in bursts):
+        if all(map(self._stands_idle, bursts)):
             return f"{still}: {_stands_in(bursts[0])}, without CPU", Severity.CRITICAL
         if silent_s < self.values["told_s"]:
             return "", None
@@ -187,9 +186,11 @@ class Hang(Rule):
         ]
         return apart if waiting and len(waiting) + len(apart) == len(bursts) else []
 
-    def _stands(self, burst: StackBurst) -> bool:
+    def _stands_idle(self, burst: StackBurst) -> bool:
+        """True if a rank waits or stands in one line, and was measured to use no CPU."""
         least = self.values["stack_share"]
-        return waiting_share(burst) >= least or stands_in_one_place(burst, least)
+        is_idle = burst.cpu_pct is not None and burst.cpu_pct < self.values["idle_cpu_pct"]
+        return is_idle and (waiting_share(burst) >= least or stands_in_one_place(burst, least))
 
     def _by_steps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         now = snapshot.now_s
