@@ -3,7 +3,7 @@ work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -12,6 +12,7 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.stacks import StackBurst
 from coach.model.training.telemetry import HostSample
+from coach.rules.advice.launched_with import int_resource
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import quote, ranks_text
 from coach.rules.from_numbers.collective_order import odd_ranks
@@ -50,7 +51,8 @@ class Hang(Rule):
         On silence of a program without a known rhythm: such a job is "silent", which is not healthy. If its
         last lines announce an evaluation, a checkpoint, a compilation or a download, end an epoch, or end
         where an output buffer was full. While the job reads or writes much data. While the newest samples are
-        older than two minutes, which prove nothing about now.
+        older than two minutes, which prove nothing about now. While a node or a rank is not measured: it may
+        do the work for which the others wait.
     What to do
         Before you cancel the job, see where each rank stands: `coach stacks JOBID`. The others wait for the
         rank that stands elsewhere.
@@ -102,7 +104,8 @@ class Hang(Rule):
         if silence is None or now_s is None:
             return
         signs = {node: self._sign(history, node, now_s) for node in history.nodes}
-        idle = next(iter(signs.values()), None) if all(signs.values()) else None
+        is_idle = all(signs.values()) and _has_all_nodes(snapshot, history.nodes)
+        idle = next(iter(signs.values()), None) if is_idle else None
         summary, failed = self._told_of_silence(silence, idle), silence.failed_task
         if summary is None:
             return
@@ -142,7 +145,9 @@ class Hang(Rule):
             return
         silent_s = now - bursts[0].time_s + (bursts[0].silent_s or 0.0)
         apart = self._standing_apart(bursts)
-        summary, severity = self._told(bursts, apart, silent_s)
+        nodes = {burst.node for burst in bursts}
+        is_whole = len(bursts) >= len(history.ranks) and _has_all_nodes(snapshot, nodes)
+        summary, severity = self._told(bursts, apart, silent_s, is_whole=is_whole)
         if severity is None:
             return
         yield Hit(
@@ -159,18 +164,22 @@ class Hang(Rule):
         )
 
     def _told(
-        self, bursts: Sequence[StackBurst], apart: Sequence[StackBurst], silent_s: float
+        self, bursts: Sequence[StackBurst], apart: Sequence[StackBurst], silent_s: float, *, is_whole: bool
     ) -> tuple[str, Severity | None]:
-        """The summary and its severity; severity None if it is too early to report."""
+        """The summary and its severity; severity None if it is too early to report. `is_whole`: the bursts
+        are those of all ranks, so none of them works unseen."""
         still = f"The training has stood still for {silent_s / 60:.0f} min"
         if apart:
             return f"{still}: {_stands_apart(apart[0], bursts)}", Severity.CRITICAL
-        if all(map(self._stands_idle, bursts)):
+        busy = next((burst for burst in bursts if not self._stands_idle(burst)), None)
+        if busy is None and is_whole:
             return f"{still}: {_stands_in(bursts[0])}, without CPU", Severity.CRITICAL
         if silent_s < self.values["told_s"]:
             return "", None
-        works = f"{bursts[0].label} works in {bursts[0].place}"
-        return f"Nothing was printed for {silent_s / 60:.0f} min: {works}", Severity.INFO
+        seen = f"{_stands_in(bursts[0])}, and other ranks are not measured"
+        if busy is not None:
+            seen = f"{busy.label} works in {busy.place}"
+        return f"Nothing was printed for {silent_s / 60:.0f} min: {seen}", Severity.INFO
 
     def _standing_apart(self, bursts: Sequence[StackBurst]) -> list[StackBurst]:
         """The ranks that stand in a line of their own while all others wait for them; empty if any rank
@@ -195,6 +204,8 @@ class Hang(Rule):
     def _by_steps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         now = snapshot.now_s
         if now is None or snapshot.state != "RUNNING" or not history.nodes or not history.ranks:
+            return
+        if not _has_all_nodes(snapshot, history.nodes):
             return
         newest = _newest_end(history)
         times = [s.step_time_s for s in newest_steps(history.steps(history.ranks[0]), 100) if s.step_time_s]
@@ -279,6 +290,15 @@ class _GpuUse:
     percents: list[float]
     power_share: float | None
     """Mean power draw over the power limit, 0 to 1."""
+
+
+def _has_all_nodes(snapshot: TargetSnapshot, nodes: Collection[str]) -> bool:
+    """True if these are all nodes of the run, or if their number is unknown. A node that was not measured may
+    do the work for which the others wait."""
+    asked = int_resource(snapshot.run, "num_nodes")
+    if asked is None and snapshot.job is not None:
+        asked = snapshot.job.num_nodes
+    return len(nodes) >= (asked or 1)
 
 
 def _newest_end(history: History) -> float | None:
