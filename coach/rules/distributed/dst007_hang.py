@@ -3,7 +3,7 @@ work."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -12,7 +12,6 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.stacks import StackBurst
 from coach.model.training.telemetry import HostSample
-from coach.rules.advice.launched_with import int_resource
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import quote, ranks_text
 from coach.rules.from_numbers.collective_order import odd_ranks
@@ -23,7 +22,7 @@ from coach.rules.from_numbers.stack_bursts import (
     stands_in_one_place,
     waiting_share,
 )
-from coach.rules.from_numbers.telemetry_windows import mean, means_of
+from coach.rules.from_numbers.telemetry_windows import has_all_nodes, mean, means_of
 from coach.rules.from_numbers.training_windows import newest_steps
 
 _CLOCK_S = 5.0
@@ -103,9 +102,8 @@ class Hang(Rule):
         silence, now_s = silence_of(snapshot, history), snapshot.now_s
         if silence is None or now_s is None:
             return
-        signs = {node: self._sign(history, node, now_s) for node in history.nodes}
-        is_idle = all(signs.values()) and _has_all_nodes(snapshot, history.nodes)
-        idle = next(iter(signs.values()), None) if is_idle else None
+        signs = self._signs(snapshot, history, now_s)
+        idle = next(iter(signs.values()), None)
         summary, failed = self._told_of_silence(silence, idle), silence.failed_task
         if summary is None:
             return
@@ -115,7 +113,7 @@ class Hang(Rule):
             evidence=(
                 *([quote(failed)] if failed is not None else []),
                 *_last_lines(snapshot),
-                *(Evidence(f"{node}: {sign}") for node, sign in signs.items() if sign),
+                *(Evidence(f"{node}: {sign}") for node, sign in signs.items()),
             ),
             confidence=0.7 if is_sure else 0.5,
             fixes=tuple(_fixes_of_silence(snapshot, failed is not None)),
@@ -146,7 +144,7 @@ class Hang(Rule):
         silent_s = now - bursts[0].time_s + (bursts[0].silent_s or 0.0)
         apart = self._standing_apart(bursts)
         nodes = {burst.node for burst in bursts}
-        is_whole = len(bursts) >= len(history.ranks) and _has_all_nodes(snapshot, nodes)
+        is_whole = len(bursts) >= len(history.ranks) and has_all_nodes(snapshot, nodes)
         summary, severity = self._told(bursts, apart, silent_s, is_whole=is_whole)
         if severity is None:
             return
@@ -205,8 +203,6 @@ class Hang(Rule):
         now = snapshot.now_s
         if now is None or snapshot.state != "RUNNING" or not history.nodes or not history.ranks:
             return
-        if not _has_all_nodes(snapshot, history.nodes):
-            return
         newest = _newest_end(history)
         times = [s.step_time_s for s in newest_steps(history.steps(history.ranks[0]), 100) if s.step_time_s]
         if newest is None or not times:
@@ -215,19 +211,17 @@ class Hang(Rule):
         silence = now - newest
         if silence < patience + self.values["lag_s"]:
             return
-        signs = [self._sign(history, node, now) for node in history.nodes]
-        if any(sign is None for sign in signs):
+        signs = self._signs(snapshot, history, now)
+        if not signs:
             return
+        first = next(iter(signs.values()))
         step = max(history.steps(rank)[-1].step for rank in history.ranks)
         yield Hit(
-            summary=f"The training stands still: no step for {silence / 60:.0f} min, and {signs[0]}",
+            summary=f"The training stands still: no step for {silence / 60:.0f} min, and {first}",
             evidence=(
                 Evidence(f"newest step of any rank: {step}, ended before", value=round(silence), unit="s"),
                 Evidence("step time, median", value=round(median(times), 3), unit="s"),
-                *(
-                    Evidence(f"{node}: {sign}")
-                    for node, sign in list(zip(history.nodes, signs, strict=True))[:4]
-                ),
+                *(Evidence(f"{node}: {sign}") for node, sign in list(signs.items())[:4]),
                 *burst_evidence(newest_bursts(snapshot, is_stall=True)),
                 *_recorded(snapshot),
             ),
@@ -235,6 +229,12 @@ class Hang(Rule):
             fixes=(_see_stacks(snapshot, "Take the stacks of all ranks before the job is cancelled"),),
             since_s=newest,
         )
+
+    def _signs(self, snapshot: TargetSnapshot, history: History, now: float) -> dict[str, str]:
+        """Node → the sign that it does no work. Empty if any node may work."""
+        signs = {node: self._sign(history, node, now) for node in history.nodes}
+        idle = {node: sign for node, sign in signs.items() if sign is not None}
+        return idle if len(idle) == len(signs) and has_all_nodes(snapshot, history.nodes) else {}
 
     def _sign(self, history: History, node: str, now: float) -> str | None:
         """The sign that a node does no work; None if it may work."""
@@ -290,15 +290,6 @@ class _GpuUse:
     percents: list[float]
     power_share: float | None
     """Mean power draw over the power limit, 0 to 1."""
-
-
-def _has_all_nodes(snapshot: TargetSnapshot, nodes: Collection[str]) -> bool:
-    """True if these are all nodes of the run, or if their number is unknown. A node that was not measured may
-    do the work for which the others wait."""
-    asked = int_resource(snapshot.run, "num_nodes")
-    if asked is None and snapshot.job is not None:
-        asked = snapshot.job.num_nodes
-    return len(nodes) >= (asked or 1)
 
 
 def _newest_end(history: History) -> float | None:

@@ -62,8 +62,7 @@ class NoCheckpoint(Rule):
             or used is None
             or not limit
             or used < self.values["min_s"]
-            or 0 < (float_parameter(run, "max_seconds") or 0.0) < limit
-            or run.resources.get("signal")
+            or _is_told_to_end(run, limit)
         ):
             return
         steps = newest_steps(history.steps(history.ranks[0]), 100)
@@ -87,6 +86,12 @@ class NoCheckpoint(Rule):
             fixes=tuple(saved_before_limit(run, limit, fmean(times), _TITLE)),
             severity=Severity.CRITICAL if used >= self.values["critical_share"] * limit else None,
         )
+
+
+def _is_told_to_end(run: Run, limit_s: float) -> bool:
+    """True if a signal, or its own `max_seconds`, end the run before the limit: it then saves a
+    checkpoint."""
+    return bool(run.resources.get("signal")) or 0 < (float_parameter(run, "max_seconds") or 0.0) < limit_s
 
 
 def _may_be_saved(snapshot: TargetSnapshot, run: Run) -> bool:
