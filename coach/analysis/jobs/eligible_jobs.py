@@ -129,9 +129,16 @@ def names_for(
     base = group_id(target)
     if all(parse_task_ids(part.row.job_id) is None for part in accepted):
         return (target if _is_component(target) else base,), ()
+    is_cut = any(part.tasks is None for part in accepted)
+    wanted = parse_task_ids(target)
+    if is_cut and wanted is not None and not wanted.is_cut:
+        # A list without all of its tasks holds more than the target names, so its tasks are named one by one.
+        if verb is Verb.TIMELIMIT:
+            return _single_tasks(accepted, base)
+        return (_tasks_of(base, wanted.tasks),), ()
     if verb in (Verb.CANCEL, Verb.TIMELIMIT) and _is_all_that_lives(accepted, base, rows):
         return (base,), ()
-    if any(part.tasks is None for part in accepted):
+    if is_cut:
         return (), (
             LeftOut(target, f"Slurm does not print all of its tasks: name some, or the whole array {base}"),
         )
@@ -160,7 +167,7 @@ def _single_tasks(accepted: Sequence[Part], base: str) -> tuple[tuple[str, ...],
 
 def _has_one_task(row: QueuedJob) -> bool:
     ids = parse_task_ids(row.job_id)
-    return ids is not None and len(ids.tasks) == 1
+    return ids is not None and len(ids.tasks) == 1 and not ids.is_cut
 
 
 def in_batches(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
