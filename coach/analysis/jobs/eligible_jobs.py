@@ -73,8 +73,8 @@ def _is_held(state: str, reasons: frozenset[str]) -> bool:
 
 
 def why_not_limit(job: QueuedJob, time_limit_s: int) -> str | None:
-    """Why a job cannot get this time limit; None if it can. Slurm lets a user raise the limit only of a
-    waiting job."""
+    """Why a job cannot get this time limit; None if it can. Slurm lets users lower a limit, and only
+    administrators raise one."""
     if job.time_limit_s is not None and time_limit_s > job.time_limit_s:
         return (
             f"its limit is {format_time(job.time_limit_s)}: users may only lower a limit, an administrator "

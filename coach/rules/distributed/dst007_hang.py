@@ -38,7 +38,7 @@ class Hang(Rule):
         little power (ranks that spin in a collective), or idle GPUs with almost idle CPUs; without GPUs, idle
         CPUs. Or the stacks of the ranks, sampled after logs and metrics were silent for five minutes and ten
         times the usual step time: one rank stands in one line while the others wait for it, or all ranks
-        stand and use no CPU. Half an hour of silence beside stacks that work is info.
+        stand and use no CPU. If the stacks show work, half an hour of silence is info.
 
         A log alone, also of a job that coach did not launch: the program had reported at least twenty steps,
         and is silent for ten minutes, ten times its usual pause and three times its longest known pause. That
@@ -47,10 +47,10 @@ class Hang(Rule):
     Why it matters
         The job holds its nodes until its time limit and trains nothing. A longer limit does not help.
     When it stays silent
-        On silence of a program without a known rhythm: such a job is "silent", which is not healthy. If its
+        On silence of a program without a known rhythm: coach calls such a job silent, not healthy. If its
         last lines announce an evaluation, a checkpoint, a compilation or a download, end an epoch, or end
         where an output buffer was full. While the job reads or writes much data. While the newest samples are
-        older than two minutes, which prove nothing about now. While a node or a rank is not measured: it may
+        older than two minutes: they prove nothing about now. While a node or a rank is not measured: it may
         do the work for which the others wait.
     What to do
         Before you cancel the job, see where each rank stands: `coach stacks JOBID`. The others wait for the

@@ -36,11 +36,11 @@ from coach.sources.slurm.text import failure_words
 from coach.workflows.judging.targets import known_cluster
 
 QUEUE_MEMORY_S = 240.0
-"""Seconds for which Slurm shows an ended job at least, unless the site has lowered MinJobAge from 300 s."""
+"""Slurm shows an ended job for at least these seconds, unless the site has lowered MinJobAge from 300 s."""
 MAX_AGE_S = 30 * 86400.0
-"""Accounting is not asked for older launches, in seconds."""
+"""Age in seconds of the oldest launch for which accounting is asked."""
 TOLD_FOR_S = 86400.0
-"""Seconds for which a launch that never reached Slurm is reported when its recipe is launched again."""
+"""A launch that never reached Slurm is reported for these seconds, when its recipe is launched again."""
 _MAX_LOOKED_AT = 50
 
 
