@@ -106,8 +106,8 @@ class Part:
 def parts_of(target: str, rows: Iterable[QueuedJob]) -> tuple[Part, ...]:
     """The rows, or parts of them, that `17`, `17_3`, `17_[3-8%2]`, `20+1` or `20+[0-1]` names. `rows` are all
     of its job or array."""
-    wanted = parse_task_ids(target)
-    tasks = None if wanted is None or wanted.is_cut else frozenset(wanted.tasks)
+    named = _named_tasks(target)
+    tasks = None if named is None else frozenset(named)
     found = []
     for row in rows:
         ids = parse_task_ids(row.job_id)
@@ -130,21 +130,27 @@ def names_for(
     if all(parse_task_ids(part.row.job_id) is None for part in accepted):
         return (target if _is_component(target) else base,), ()
     is_cut = any(part.tasks is None for part in accepted)
-    wanted = parse_task_ids(target)
-    if is_cut and wanted is not None and not wanted.is_cut:
-        # A list without all of its tasks holds more than the target names, so its tasks are named one by one.
-        if verb is Verb.TIMELIMIT:
-            return _single_tasks(accepted, base)
-        return (_tasks_of(base, wanted.tasks),), ()
-    if verb in (Verb.CANCEL, Verb.TIMELIMIT) and _is_all_that_lives(accepted, base, rows):
+    # A list without all of its tasks holds more than the tasks that the target names: only they are meant.
+    named = _named_tasks(target) if is_cut else None
+    if named is None and verb in (Verb.CANCEL, Verb.TIMELIMIT) and _is_all_that_lives(accepted, base, rows):
         return (base,), ()
-    if is_cut:
+    if is_cut and named is None:
         return (), (
             LeftOut(target, f"Slurm does not print all of its tasks: name some, or the whole array {base}"),
         )
     if verb is Verb.TIMELIMIT:
         return _single_tasks(accepted, base)
-    return (_tasks_of(base, [task for part in accepted for task in part.tasks or ()]),), ()
+    return (_tasks_of(base, named or _listed_tasks(accepted)),), ()
+
+
+def _listed_tasks(parts: Iterable[Part]) -> list[int]:
+    return [task for part in parts for task in part.tasks or ()]
+
+
+def _named_tasks(target: str) -> tuple[int, ...] | None:
+    """The tasks that a target names; None if it names no single tasks, or not all of them."""
+    ids = parse_task_ids(target)
+    return None if ids is None or ids.is_cut else ids.tasks
 
 
 def _is_component(target: str) -> bool:
