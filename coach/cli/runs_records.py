@@ -1,5 +1,5 @@
-"""`coach runs clean --records`: shows the size of the records and the parts to thin for the limits, asks, and
-thins them."""
+"""`coach runs clean --records`: shows the size of the records and the parts to thin for the limits, and thins
+them without asking; with --dry-run it only shows them."""
 
 from __future__ import annotations
 

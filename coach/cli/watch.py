@@ -24,7 +24,7 @@ from coach.workflows.watching.until_ended import EndWatch
 
 _FAIL_ON = {severity.word: severity for severity in Severity}
 _WIDTH = 300
-_INTERRUPTED = 130
+_UNREAD, _INTERRUPTED = 2, 130
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status as for `coach check`: 1 if one has a finding at or above --fail-on, else 0; 130 after
-    Ctrl-C."""
+    """Exit status as for `coach check`: 1 if one has a finding at or above --fail-on, else 2 if one cannot be
+    read, else 0; 130 after Ctrl-C."""
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
     is_json = args.format == "json"
     watch = EndWatch(args.jobs, settings, backend, os.environ)
@@ -61,7 +61,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     elif not teller.has_said:
         print_line("You have no pending or running job.")
     worst = [worst_severity(each) for each in teller.verdicts.values()]
-    return int(any(each is not None and each >= _FAIL_ON[args.fail_on] for each in worst))
+    if any(each is not None and each >= _FAIL_ON[args.fail_on] for each in worst):
+        return 1
+    return _UNREAD if teller.unread else 0
 
 
 class _Teller:
@@ -73,10 +75,13 @@ class _Teller:
         self.has_said = False
         self.verdicts: dict[str, Mapping[str, Any]] = {}
         """Name → the verdict on an ended run or job."""
+        self.unread: set[str] = set()
+        """Names of ended runs and jobs without a verdict."""
 
     def tell(self, news: News) -> None:
         clock = f"{datetime.fromtimestamp(news.time_s, UTC).astimezone():%H:%M:%S}"
         self.verdicts.pop(news.name, None)  # it may have been requeued
+        self.unread.discard(news.name)
         line = f"{news.name}  {news.words}"
         if not news.has_ended:
             self._say(f"{clock}  {line}")
@@ -84,6 +89,7 @@ class _Teller:
         try:
             self.verdicts[news.name] = verdict = self._watch.verdict(news.name)
         except UserError as error:
+            self.unread.add(news.name)
             self._say(f"{clock}  {line}: {error.message}")
             return
         first, *more = why_lines(verdict)

@@ -48,7 +48,7 @@ class Row:
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    """Each key that exists, and each key that somebody added to an open table."""
+    """Each setting in force, and each key that somebody added to an open table."""
     for key, value in _values(settings):
         lock = settings.lock_of(key)
         origin = settings.origins.get(key)

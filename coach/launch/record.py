@@ -79,8 +79,8 @@ def run_record(
 
 
 def _command(own: OwnProgram | None) -> dict[str, Any]:
-    """The `command` of a batch file: from it `coach run` in the job sees that it must record output and end
-    itself."""
+    """The `command` of a batch file. It tells `coach run` in the job that no script of coach records the
+    output and the end."""
     return {"command": mask_command(own.words)} if own is not None and own.kind is OwnKind.BATCH else {}
 
 

@@ -115,14 +115,16 @@ def _choices(parameter: Parameter, name: str, text: str) -> Sequence[Scalar] | _
     what = f"--sweep {name}={text}"
     if parameter.type not in ("int", "float"):
         raise UserError(f"{what}: a range needs a number", "name the values: a,b,c")
-    low, high = float(found[1]), float(found[2])
+    low, high, step = float(found[1]), float(found[2]), float(found[4] or 1)
+    if not all(map(math.isfinite, (low, high, step))):
+        raise UserError(f"{what}: a number is too large")
     if not low < high:
         raise UserError(f"{what}: the first value must be less than the last")
     if found[3] is None:
         if parameter.type == "float":
             return _Span(low, high)
         return _stepped(parameter, what, low, high, "+", 1.0)
-    return _stepped(parameter, what, low, high, found[3], float(found[4]))
+    return _stepped(parameter, what, low, high, found[3], step)
 
 
 def _stepped(
@@ -132,7 +134,7 @@ def _stepped(
         raise UserError(f"{what}: the values do not grow", "*2 doubles a value above 0, +2 adds 2 to it")
     values: list[Scalar] = []
     for index in range(_MAX_VALUES):
-        value = low * step**index if sign == "*" else low + step * index
+        value = _nth(low, sign, step, index)
         if value > high * (1 + 1e-9):
             return tuple(values)
         rounded = float(f"{value:.12g}")
@@ -144,6 +146,13 @@ def _stepped(
     raise UserError(f"{what}: more than {_MAX_VALUES} values")
 
 
+def _nth(low: float, sign: str, step: float, index: int) -> float:
+    try:
+        return low * step**index if sign == "*" else low + step * index
+    except OverflowError:
+        return math.inf
+
+
 def _drawn(draw: random.Random, parameter: Parameter, name: str, choice: Sequence[Scalar] | _Span) -> Scalar:
     if not isinstance(choice, _Span):
         return draw.choice(choice)
@@ -151,4 +160,6 @@ def _drawn(draw: random.Random, parameter: Parameter, name: str, choice: Sequenc
         value = math.exp(draw.uniform(math.log(choice.low), math.log(choice.high)))
     else:
         value = draw.uniform(choice.low, choice.high)
-    return parameters.convert(parameter, float(f"{value:.{_DIGITS}g}"), f"--sweep {name}")
+    rounded = float(f"{value:.{_DIGITS}g}")
+    drawn = rounded if choice.low <= rounded <= choice.high else value
+    return parameters.convert(parameter, drawn, f"--sweep {name}")

@@ -94,7 +94,7 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """All places that were searched for a target's logs. It is the last reading of each look at them."""
+    """All places that were searched for a target's logs. Each look at the logs ends with this reading."""
 
     target: str
     files: tuple[LogFile, ...]
@@ -144,12 +144,11 @@ Payload = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One answer of one source: a payload, or an error. The source `config` sends neither if its files are
-    well."""
+    """One answer of one source: a payload, or an error. A source that only watches for trouble, such as
+    `config`, sends neither if all is well."""
 
     source: str
-    """Stable name of the source: `jobs`, `nodes`, `partitions`, `runs`, `metrics`, `telemetry`, `log`, `run`,
-    `config`."""
+    """Stable name of the source, such as `jobs`, `nodes`, `runs`, `metrics`, `telemetry`, `log`, `run`."""
     time_s: float
     """When the answer was complete, in epoch seconds."""
     duration_s: float

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from coach.analysis.jobs.watched_jobs import News
+from coach.cli import watch
+from coach.config import load
+from coach.model.errors import UserError
+from coach.workflows.watching.until_ended import EndWatch
 from tests.forked import typed_coach
 from tests.waiting import wait_until
 
@@ -92,3 +99,31 @@ def test_a_file_has_no_end_to_wait_for(coach: Coach, tmp_path: Path) -> None:
     done = coach("watch", "train.log", "--backend", "local")
     assert done.returncode == 2
     assert done.stderr.splitlines()[0] == "coach: train.log: a file has no end to wait for"
+
+
+class _Unreadable(EndWatch):
+    """A job that has ended, and about which nothing can be read any more."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def follow(self, tell: Callable[[News], object], tell_problem: Callable[[str | None], object]) -> None:
+        tell(News(0.0, "17", "Slurm does not know it any more", True))
+
+    def verdict(self, name: str) -> Mapping[str, Any]:
+        raise UserError(f"{name}: no run, job or file of that name")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_job_whose_end_cannot_be_read_does_not_count_as_well(
+    form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(watch, "EndWatch", _Unreadable)
+    parser = argparse.ArgumentParser()
+    watch.configure(parser)
+    args = parser.parse_args(["17", "--format", form, "--backend", "local"])
+    assert watch.run(args, load({"COACH_HOME": str(tmp_path)})) == 2
+    said = capsys.readouterr()
+    assert "17  Slurm does not know it any more: 17: no run, job" in (
+        said.err if form == "json" else said.out
+    )

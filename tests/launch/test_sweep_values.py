@@ -53,6 +53,22 @@ def test_random_runs_are_the_same_for_the_same_words_and_differ_from_each_other(
     assert 1e-5 <= rates[0] < 1e-3 < rates[-1] <= 1e-1  # even in the logarithm, and not in the value
 
 
+def test_random_values_of_a_narrow_range_stay_in_it() -> None:
+    for each in combinations(KNOWN, {"lr": "0.123451..0.123459"}, 4):
+        assert 0.123451 <= float(each["lr"]) <= 0.123459
+
+
+def test_a_range_may_end_where_the_next_value_would_overflow() -> None:
+    assert values("lr", "1..1e308*1e300") == [1.0, 1e300]
+
+
+@pytest.mark.parametrize("text", ["1..1e999*10", "1..5+1e999", "1..5*1e999", "1e400..1e500"])
+def test_a_number_beyond_floating_point_is_refused(text: str) -> None:
+    for name in ("lr", "batch_size"):
+        with pytest.raises(UserError, match="a number is too large"):
+            values(name, text)
+
+
 def test_random_runs_are_no_more_than_there_are_combinations() -> None:
     assert len(combinations(KNOWN, {"batch_size": "8,16", "amp": "true,false"}, 9)) == 4
 

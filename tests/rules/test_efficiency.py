@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from coach.model.judging.finding import Diagnosis, Severity
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import MetricEvent
 from coach.model.training.run import Checkpoint
 from coach.rules.engine import Engine
 from coach.rules.registry import build
@@ -40,6 +43,10 @@ def job(state: str, used_s: int, limit_s: int) -> Job:
 def told(diagnosis: Diagnosis) -> dict[str, dict[str, Any]]:
     """Rule → the changes that its first fix proposes."""
     return {finding.rule: dict(finding.fixes[0].changes) for finding in diagnosis.findings}
+
+
+LITTLE: Mapping[str, Any] = MappingProxyType({"memory_used_mib": 9000.0, "cpu_pct": 6.0, "num_cpus": 32})
+"""Host samples of a run that uses little of its node."""
 
 
 def ended(
@@ -85,28 +92,33 @@ def test_a_run_that_failed_or_goes_on_or_used_its_memory_gets_no_advice(quiet: d
         (2, (400,), False),
     ],
 )
-def test_memory_is_judged_only_if_every_node_was_measured_for_long(
+def test_memory_and_cpus_are_judged_only_if_every_node_was_measured_for_long(
     num_nodes: int, seconds: tuple[int, ...], is_told: bool
 ) -> None:
     samples = [
         replace(sample, node=f"node{number}")
         for number, seconds_of_node in enumerate(seconds)
-        for sample in hosts(seconds_of_node, memory_used_mib=9000.0)
+        for sample in hosts(seconds_of_node, **LITTLE)
     ]
     launched = run(resources={"mem": "128G", "num_nodes": num_nodes}, state="COMPLETED")
     snapshot = TargetSnapshot("run", 1400.0, run=launched)
     diagnosis = Engine(build()).diagnose(snapshot, history((), samples))
-    assert ("JOB006" in told(diagnosis)) is is_told
+    assert set(told(diagnosis)) == ({"JOB006", "JOB007"} if is_told else set())
 
 
 @pytest.mark.parametrize(("ended_s", "is_told"), [(1410.0, True), (9000.0, False)])
-def test_memory_is_not_judged_if_the_sampler_stopped_long_before_the_run_ended(
+def test_nothing_is_judged_if_the_sampler_stopped_long_before_the_run_ended(
     ended_s: float, is_told: bool
 ) -> None:
     launched = run(resources={"mem": "128G"}, state="COMPLETED", ended_time_s=ended_s)
     snapshot = TargetSnapshot("run", ended_s, run=launched)
-    diagnosis = Engine(build()).diagnose(snapshot, history((), hosts(400, memory_used_mib=9000.0)))
-    assert ("JOB006" in told(diagnosis)) is is_told
+    diagnosis = Engine(build()).diagnose(snapshot, history((), hosts(400, **LITTLE)))
+    assert set(told(diagnosis)) == ({"JOB006", "JOB007"} if is_told else set())
+
+
+def test_the_cpus_of_a_foreign_job_are_not_judged_by_an_attached_sampler() -> None:
+    snapshot = TargetSnapshot("17", 90000.0, job=job("COMPLETED", 80000, 86400))
+    assert not told(Engine(build()).diagnose(snapshot, history((), hosts(400, **LITTLE))))
 
 
 @pytest.mark.parametrize(
@@ -128,8 +140,16 @@ def test_a_completed_job_far_below_its_time_limit_gets_a_shorter_one(
     assert found.get("JOB009") == ({"time": "02:00:00"} if is_told else None)
 
 
-def late(used_s: int = 3000, max_steps: int = 100_000, signal: str | None = None, **more: Any) -> Diagnosis:
-    launched = run({"max_steps": max_steps, "checkpoint_every": 0}, {"signal": signal} if signal else {})
+def late(
+    used_s: int = 3000,
+    max_steps: int = 100_000,
+    signal: str | None = None,
+    max_seconds: float = 0.0,
+    launch: Mapping[str, Any] = MappingProxyType({}),
+    **more: Any,
+) -> Diagnosis:
+    asked = {"max_steps": max_steps, "checkpoint_every": 0, "max_seconds": max_seconds}
+    launched = run(asked, {"signal": signal} if signal else {}, launch=launch)
     snapshot = TargetSnapshot("run", 1020.0, job=job("RUNNING", used_s, 3600), run=launched, **more)
     return Engine(build()).diagnose(snapshot, history(steps([1.0] * 200)))
 
@@ -145,6 +165,17 @@ def test_a_run_that_saves_or_ends_in_time_gets_no_warning() -> None:
     assert not late(signal="USR1@120").findings
     assert not late(checkpoints=(Checkpoint("/runs/c/1", 100, 1010.0),)).findings
     assert not late(used_s=60).findings
+
+
+def test_a_run_whose_checkpoints_may_lie_elsewhere_gets_no_warning() -> None:
+    own = {"own": {"kind": "script", "words": ["train.py"], "directory": "/home/user"}}
+    assert not late(launch=own).findings
+    assert not late(events=(MetricEvent(0, "checkpoint", 1010.0, 100, {"path": "/scratch/c"}),)).findings
+
+
+def test_a_run_that_ends_itself_before_its_limit_gets_no_warning() -> None:
+    assert not late(max_seconds=3300).findings
+    assert late(max_seconds=7200).findings
 
 
 def test_a_job_s_time_is_known_from_its_start_and_end_too() -> None:

@@ -16,8 +16,9 @@ from coach.model.training.stacks import StackBurst
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from coach.sources.metrics.stack_samples import parse_burst
-from tests.rules.examples import gpu_samples, history, run
+from tests.rules.examples import gpu_samples, history, run, steps
 from tests.rules.recorded import RECORDINGS
+from tests.rules.test_telemetry import hosts
 
 
 def recorded(name: str) -> list[StackBurst]:
@@ -114,10 +115,39 @@ def test_half_an_hour_of_silence_is_one_line() -> None:
     assert finding.summary == "Nothing was printed for 32 min: the program works in train.py:40 main()"
 
 
-def test_a_process_that_stands_in_one_line_without_cpu_is_a_hang() -> None:
-    finding = found(judged([busy_in("data", is_stall=True, silent_s=400.0, cpu_pct=0.2)]), "DST007")
+def test_a_sampled_program_without_metrics_that_stands_is_a_hang_too() -> None:
+    standing = busy_in("data", is_stall=True, silent_s=400.0, cpu_pct=0.2)
+    past = history((), hosts(300, start_s=4700.0, cpu_pct=0.2))
+    assert found(judged([standing], past=past), "DST007") is not None
+
+
+def test_ranks_that_wait_for_an_unmeasured_node_are_no_hang_that_is_certain() -> None:
+    waiting = busy_in("collective", 0, is_stall=True, silent_s=400.0, cpu_pct=0.0)
+    for num_nodes, is_told in ((1, True), (2, False)):
+        launched = run(resources={"num_nodes": num_nodes})
+        assert (found(judged([waiting], run=launched), "DST007") is not None) is is_told
+    two_ranks = history([step for rank in (0, 1) for step in steps([1.0] * 30, rank, start_s=4600.0)])
+    assert found(judged([waiting], past=two_ranks), "DST007") is None
+    later = found(judged([waiting], 1500.0, run=run(resources={"num_nodes": 2})), "DST007")
+    assert later is not None
+    assert later.severity is Severity.INFO
+    assert later.summary.endswith("rank 0 stands in train.py:40 main(), and other ranks are not measured")
+
+
+def test_the_rank_that_works_is_named_beside_one_that_stands() -> None:
+    standing = busy_in("data", 0, is_stall=True, silent_s=1900.0, cpu_pct=0.0)
+    working = busy_in("forward", 1, is_stall=True, silent_s=1900.0)
+    finding = found(judged([standing, working]), "DST007")
     assert finding is not None
-    assert finding.severity is Severity.CRITICAL
+    assert "rank 1 works in" in finding.summary
+
+
+@pytest.mark.parametrize(("cpu_pct", "is_told"), [(0.0, True), (0.2, True), (9.0, False), (None, False)])
+def test_a_process_that_stands_in_one_line_without_cpu_is_a_hang(
+    cpu_pct: float | None, is_told: bool
+) -> None:
+    finding = found(judged([busy_in("data", is_stall=True, silent_s=400.0, cpu_pct=cpu_pct)]), "DST007")
+    assert (finding is not None and finding.severity is Severity.CRITICAL) is is_told
 
 
 @pytest.mark.parametrize(

@@ -296,6 +296,12 @@ def test_a_gloo_rank_that_never_comes_is_a_hang_under_the_real_sampler() -> None
     assert finding.evidence[0].value == 373
 
 
+def test_ranks_that_spin_while_another_node_is_not_measured_may_wait_for_its_work() -> None:
+    asked = {"num_nodes": 2}
+    diagnosis = judge(steps([1.0] * 300), spinning(), run=run(resources=asked), now_s=1700.0)
+    assert "hang" not in causes(diagnosis)
+
+
 @pytest.mark.parametrize(
     "samples",
     [

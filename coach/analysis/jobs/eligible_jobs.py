@@ -73,8 +73,8 @@ def _is_held(state: str, reasons: frozenset[str]) -> bool:
 
 
 def why_not_limit(job: QueuedJob, time_limit_s: int) -> str | None:
-    """Why a job cannot get this time limit; None if it can. Slurm lets a user raise the limit only of a
-    waiting job."""
+    """Why a job cannot get this time limit; None if it can. Slurm lets users lower a limit, and only
+    administrators raise one."""
     if job.time_limit_s is not None and time_limit_s > job.time_limit_s:
         return (
             f"its limit is {format_time(job.time_limit_s)}: users may only lower a limit, an administrator "
@@ -106,8 +106,8 @@ class Part:
 def parts_of(target: str, rows: Iterable[QueuedJob]) -> tuple[Part, ...]:
     """The rows, or parts of them, that `17`, `17_3`, `17_[3-8%2]`, `20+1` or `20+[0-1]` names. `rows` are all
     of its job or array."""
-    wanted = parse_task_ids(target)
-    tasks = None if wanted is None or wanted.is_cut else frozenset(wanted.tasks)
+    named = _named_tasks(target)
+    tasks = None if named is None else frozenset(named)
     found = []
     for row in rows:
         ids = parse_task_ids(row.job_id)
@@ -129,15 +129,28 @@ def names_for(
     base = group_id(target)
     if all(parse_task_ids(part.row.job_id) is None for part in accepted):
         return (target if _is_component(target) else base,), ()
-    if verb in (Verb.CANCEL, Verb.TIMELIMIT) and _is_all_that_lives(accepted, base, rows):
+    is_cut = any(part.tasks is None for part in accepted)
+    # A list without all of its tasks holds more than the tasks that the target names: only they are meant.
+    named = _named_tasks(target) if is_cut else None
+    if named is None and verb in (Verb.CANCEL, Verb.TIMELIMIT) and _is_all_that_lives(accepted, base, rows):
         return (base,), ()
-    if any(part.tasks is None for part in accepted):
+    if is_cut and named is None:
         return (), (
             LeftOut(target, f"Slurm does not print all of its tasks: name some, or the whole array {base}"),
         )
     if verb is Verb.TIMELIMIT:
         return _single_tasks(accepted, base)
-    return (_tasks_of(base, [task for part in accepted for task in part.tasks or ()]),), ()
+    return (_tasks_of(base, named or _listed_tasks(accepted)),), ()
+
+
+def _listed_tasks(parts: Iterable[Part]) -> list[int]:
+    return [task for part in parts for task in part.tasks or ()]
+
+
+def _named_tasks(target: str) -> tuple[int, ...] | None:
+    """The tasks that a target names; None if it names no single tasks, or not all of them."""
+    ids = parse_task_ids(target)
+    return None if ids is None or ids.is_cut else ids.tasks
 
 
 def _is_component(target: str) -> bool:
@@ -160,7 +173,7 @@ def _single_tasks(accepted: Sequence[Part], base: str) -> tuple[tuple[str, ...],
 
 def _has_one_task(row: QueuedJob) -> bool:
     ids = parse_task_ids(row.job_id)
-    return ids is not None and len(ids.tasks) == 1
+    return ids is not None and len(ids.tasks) == 1 and not ids.is_cut
 
 
 def in_batches(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:

@@ -95,7 +95,8 @@ class Outcome:
     lost_s: float | None = None
     """Seconds since the last complete checkpoint."""
     can_resume: bool | None = None
-    """True if there is a complete checkpoint; None if the checkpoint directory is unknown."""
+    """True if there is a complete checkpoint in the run directory. None if there is none, and the program may
+    save elsewhere."""
     signs: Mapping[str, LogSigns] = field(default_factory=lambda: MappingProxyType({}))
     """File → signs, for the logs that were searched for an error or an end."""
     last_losses: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))

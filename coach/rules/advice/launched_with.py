@@ -10,6 +10,17 @@ from typing import Any
 from coach.model.training.run import Run
 
 
+def is_own_program(run: Run) -> bool:
+    """True for a run of a person's own program: no recipe describes what it can do."""
+    return not run.recipe or bool(run.launch.get("own"))
+
+
+def saves_in_run_dir(run: Run) -> bool:
+    """True if the run writes its checkpoints into its run directory, as coach's trainers do. An own program
+    may write them anywhere, also if it has an option of the same name."""
+    return "checkpoint_every" in run.parameters and not is_own_program(run)
+
+
 def int_parameter(run: Run | None, name: str) -> int | None:
     """A whole-number parameter of the launch; None when the run has no such parameter."""
     value = run.parameters.get(name) if run is not None else None

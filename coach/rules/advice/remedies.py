@@ -14,7 +14,13 @@ from typing import Any
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix
 from coach.model.training.run import Run
-from coach.rules.advice.launched_with import float_parameter, int_parameter, parameter_default, usual_range
+from coach.rules.advice.launched_with import (
+    float_parameter,
+    int_parameter,
+    is_own_program,
+    parameter_default,
+    usual_range,
+)
 
 _BF16_CAPABILITY = 8.0
 """Lowest compute capability with bf16 arithmetic."""
@@ -105,7 +111,7 @@ def sharding(run: Run | None) -> Iterable[Fix]:
         return
     title = "Shard parameters, gradients and optimizer over the GPUs: each keeps only its share"
     changes = declared(run, "shard")
-    if not run.recipe:
+    if is_own_program(run):
         yield Fix(f"{title} (FSDP, or ZeRO stage 3)")
     elif "recipe" in changes:
         yield Fix(title, changes)
@@ -178,7 +184,7 @@ def saved_before_limit(
             changes["checkpoint_every"] = wanted
     if not run.resources.get("signal"):
         changes["signal"] = f"USR1@{min(_LEAD_S, int(limit_s) // 4)}"
-        if not run.recipe:
+        if is_own_program(run):
             title += (
                 ". srun passes the signal to the program, and it ends a program that does not handle it; "
                 "Lightning and submitit do. Without srun, use B:USR1 and a trap in the script that passes "

@@ -22,7 +22,7 @@ from coach.rules.from_numbers.stack_bursts import (
     stands_in_one_place,
     waiting_share,
 )
-from coach.rules.from_numbers.telemetry_windows import mean, means_of
+from coach.rules.from_numbers.telemetry_windows import has_all_nodes, mean, means_of
 from coach.rules.from_numbers.training_windows import newest_steps
 
 _CLOCK_S = 5.0
@@ -38,7 +38,7 @@ class Hang(Rule):
         little power (ranks that spin in a collective), or idle GPUs with almost idle CPUs; without GPUs, idle
         CPUs. Or the stacks of the ranks, sampled after logs and metrics were silent for five minutes and ten
         times the usual step time: one rank stands in one line while the others wait for it, or all ranks
-        stand and use no CPU. Half an hour of silence beside stacks that work is info.
+        stand and use no CPU. If the stacks show work, half an hour of silence is info.
 
         A log alone, also of a job that coach did not launch: the program had reported at least twenty steps,
         and is silent for ten minutes, ten times its usual pause and three times its longest known pause. That
@@ -47,10 +47,11 @@ class Hang(Rule):
     Why it matters
         The job holds its nodes until its time limit and trains nothing. A longer limit does not help.
     When it stays silent
-        On silence of a program without a known rhythm: such a job is "silent", which is not healthy. If its
+        On silence of a program without a known rhythm: coach calls such a job silent, not healthy. If its
         last lines announce an evaluation, a checkpoint, a compilation or a download, end an epoch, or end
         where an output buffer was full. While the job reads or writes much data. While the newest samples are
-        older than two minutes, which prove nothing about now.
+        older than two minutes: they prove nothing about now. While a node or a rank is not measured: it may
+        do the work for which the others wait.
     What to do
         Before you cancel the job, see where each rank stands: `coach stacks JOBID`. The others wait for the
         rank that stands elsewhere.
@@ -101,8 +102,8 @@ class Hang(Rule):
         silence, now_s = silence_of(snapshot, history), snapshot.now_s
         if silence is None or now_s is None:
             return
-        signs = {node: self._sign(history, node, now_s) for node in history.nodes}
-        idle = next(iter(signs.values()), None) if all(signs.values()) else None
+        signs = self._signs(snapshot, history, now_s)
+        idle = next(iter(signs.values()), None)
         summary, failed = self._told_of_silence(silence, idle), silence.failed_task
         if summary is None:
             return
@@ -112,7 +113,7 @@ class Hang(Rule):
             evidence=(
                 *([quote(failed)] if failed is not None else []),
                 *_last_lines(snapshot),
-                *(Evidence(f"{node}: {sign}") for node, sign in signs.items() if sign),
+                *(Evidence(f"{node}: {sign}") for node, sign in signs.items()),
             ),
             confidence=0.7 if is_sure else 0.5,
             fixes=tuple(_fixes_of_silence(snapshot, failed is not None)),
@@ -142,7 +143,9 @@ class Hang(Rule):
             return
         silent_s = now - bursts[0].time_s + (bursts[0].silent_s or 0.0)
         apart = self._standing_apart(bursts)
-        summary, severity = self._told(bursts, apart, silent_s)
+        nodes = {burst.node for burst in bursts}
+        is_whole = len(bursts) >= len(history.ranks) and has_all_nodes(snapshot, nodes)
+        summary, severity = self._told(bursts, apart, silent_s, is_whole=is_whole)
         if severity is None:
             return
         yield Hit(
@@ -159,19 +162,22 @@ class Hang(Rule):
         )
 
     def _told(
-        self, bursts: Sequence[StackBurst], apart: Sequence[StackBurst], silent_s: float
+        self, bursts: Sequence[StackBurst], apart: Sequence[StackBurst], silent_s: float, *, is_whole: bool
     ) -> tuple[str, Severity | None]:
-        """The summary and its severity; severity None if it is too early to report."""
+        """The summary and its severity; severity None if it is too early to report. `is_whole`: the bursts
+        are those of all ranks, so none of them works unseen."""
         still = f"The training has stood still for {silent_s / 60:.0f} min"
         if apart:
             return f"{still}: {_stands_apart(apart[0], bursts)}", Severity.CRITICAL
-        idle_pct = self.values["idle_cpu_pct"]
-        if all(self._stands(burst) and (burst.cpu_pct or idle_pct) < idle_pct for burst in bursts):
+        busy = next((burst for burst in bursts if not self._stands_idle(burst)), None)
+        if busy is None and is_whole:
             return f"{still}: {_stands_in(bursts[0])}, without CPU", Severity.CRITICAL
         if silent_s < self.values["told_s"]:
             return "", None
-        works = f"{bursts[0].label} works in {bursts[0].place}"
-        return f"Nothing was printed for {silent_s / 60:.0f} min: {works}", Severity.INFO
+        seen = f"{_stands_in(bursts[0])}, and other ranks are not measured"
+        if busy is not None:
+            seen = f"{busy.label} works in {busy.place}"
+        return f"Nothing was printed for {silent_s / 60:.0f} min: {seen}", Severity.INFO
 
     def _standing_apart(self, bursts: Sequence[StackBurst]) -> list[StackBurst]:
         """The ranks that stand in a line of their own while all others wait for them; empty if any rank
@@ -187,13 +193,15 @@ class Hang(Rule):
         ]
         return apart if waiting and len(waiting) + len(apart) == len(bursts) else []
 
-    def _stands(self, burst: StackBurst) -> bool:
+    def _stands_idle(self, burst: StackBurst) -> bool:
+        """True if a rank waits or stands in one line, and was measured to use no CPU."""
         least = self.values["stack_share"]
-        return waiting_share(burst) >= least or stands_in_one_place(burst, least)
+        is_idle = burst.cpu_pct is not None and burst.cpu_pct < self.values["idle_cpu_pct"]
+        return is_idle and (waiting_share(burst) >= least or stands_in_one_place(burst, least))
 
     def _by_steps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         now = snapshot.now_s
-        if now is None or snapshot.state != "RUNNING" or not history.nodes:
+        if now is None or snapshot.state != "RUNNING" or not history.nodes or not history.ranks:
             return
         newest = _newest_end(history)
         times = [s.step_time_s for s in newest_steps(history.steps(history.ranks[0]), 100) if s.step_time_s]
@@ -203,19 +211,17 @@ class Hang(Rule):
         silence = now - newest
         if silence < patience + self.values["lag_s"]:
             return
-        signs = [self._sign(history, node, now) for node in history.nodes]
-        if any(sign is None for sign in signs):
+        signs = self._signs(snapshot, history, now)
+        if not signs:
             return
+        first = next(iter(signs.values()))
         step = max(history.steps(rank)[-1].step for rank in history.ranks)
         yield Hit(
-            summary=f"The training stands still: no step for {silence / 60:.0f} min, and {signs[0]}",
+            summary=f"The training stands still: no step for {silence / 60:.0f} min, and {first}",
             evidence=(
                 Evidence(f"newest step of any rank: {step}, ended before", value=round(silence), unit="s"),
                 Evidence("step time, median", value=round(median(times), 3), unit="s"),
-                *(
-                    Evidence(f"{node}: {sign}")
-                    for node, sign in list(zip(history.nodes, signs, strict=True))[:4]
-                ),
+                *(Evidence(f"{node}: {sign}") for node, sign in list(signs.items())[:4]),
                 *burst_evidence(newest_bursts(snapshot, is_stall=True)),
                 *_recorded(snapshot),
             ),
@@ -223,6 +229,12 @@ class Hang(Rule):
             fixes=(_see_stacks(snapshot, "Take the stacks of all ranks before the job is cancelled"),),
             since_s=newest,
         )
+
+    def _signs(self, snapshot: TargetSnapshot, history: History, now: float) -> dict[str, str]:
+        """Node → the sign that it does no work. Empty if any node may work."""
+        signs = {node: self._sign(history, node, now) for node in history.nodes}
+        idle = {node: sign for node, sign in signs.items() if sign is not None}
+        return idle if len(idle) == len(signs) and has_all_nodes(snapshot, history.nodes) else {}
 
     def _sign(self, history: History, node: str, now: float) -> str | None:
         """The sign that a node does no work; None if it may work."""

@@ -24,7 +24,8 @@ class CpusAsked(Rule):
     Why it matters
         Idle CPUs keep other jobs off the node, and then its other GPUs stay idle too.
     When it stays silent
-        Unless the run completed; on few CPUs and short runs. It is never more than info: many sites give a
+        Unless the run completed; on few CPUs and short runs. If a node was sampled for a short time, not up
+        to the run's end, or not at all: its use is not known. It is never more than info: many sites give a
         fixed number of CPUs with each GPU.
     What to do
         Request enough for ranks, DataLoader workers and a reserve: twice the CPUs that were used.
@@ -49,8 +50,10 @@ class CpusAsked(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         if snapshot.state != "COMPLETED":
             return
-        used = self._sampled(snapshot, history)
-        means = [] if history.nodes else cpu_means(snapshot, self.values["min_s"])
+        # A sampler that was attached to a job has seen only a part of it.
+        is_sampled = snapshot.run is not None and bool(history.nodes)
+        used = self._sampled(snapshot, history) if is_sampled else []
+        means = [] if is_sampled else cpu_means(snapshot, self.values["min_s"])
         if not used and not means:
             return
         mean_pct, cpus = max(used or means)
@@ -72,10 +75,13 @@ class CpusAsked(Rule):
         )
 
     def _sampled(self, snapshot: TargetSnapshot, history: History) -> list[tuple[float, int]]:
-        """(CPU use in percent, number of CPUs) of each node; empty if a node was sampled for too short a
-        time."""
+        """(CPU use in percent, number of CPUs) of each node. Empty if a node was sampled for too short a
+        time or not at all, or if its samples stop long before the run's end."""
         used: list[tuple[float, int]] = []
+        ended_s = snapshot.run.ended_time_s if snapshot.run is not None else None
         for node in history.nodes:
+            if ended_s is not None and ended_s - history.host(node)[-1].time_s > self.values["min_s"]:
+                return []
             samples = [
                 s
                 for s in training_host_samples(snapshot, history, node)
@@ -84,4 +90,4 @@ class CpusAsked(Rule):
             if not samples or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
                 return []
             used.append((fmean([s.cpu_pct or 0.0 for s in samples]), samples[-1].num_cpus or 0))
-        return used
+        return used if len(used) >= (int_resource(snapshot.run, "num_nodes") or 1) else []

@@ -8,7 +8,8 @@ from statistics import fmean
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.advice.launched_with import int_parameter
+from coach.model.training.run import Run
+from coach.rules.advice.launched_with import float_parameter, int_parameter, saves_in_run_dir
 from coach.rules.advice.remedies import saved_before_limit
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.training_windows import newest_steps
@@ -23,12 +24,13 @@ class NoCheckpoint(Rule):
 
     What it sees
         The remaining steps need more time than is left until the limit, at the pace of the newest hundred
-        steps. The run has no checkpoint.
+        steps. Its run directory holds no checkpoint, and it has reported none.
     Why it matters
         At the limit Slurm kills the job, and the training is lost.
     When it stays silent
-        If the run has no `max_steps`, if it will be done in time, if it was launched with a signal before the
-        limit (`--signal`), and in the job's first ten minutes.
+        On your own program: it may save its checkpoints anywhere. If the run has no `max_steps`, if it will
+        be done in time, if its `max_seconds` end it before the limit, and if it was launched with a signal
+        before the limit (`--signal`). In the job's first ten minutes, and in the first hundred steps.
     What to do
         Save checkpoints regularly (`checkpoint_every`), and let Slurm send a signal before the limit
         (`--signal=B:USR1@300`). The next job then resumes from the last checkpoint.
@@ -52,7 +54,7 @@ class NoCheckpoint(Rule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         job, run = snapshot.job, snapshot.run
-        if job is None or run is None or snapshot.state != "RUNNING" or snapshot.checkpoints:
+        if job is None or run is None or snapshot.state != "RUNNING" or _may_be_saved(snapshot, run):
             return
         goal, used, limit = int_parameter(run, "max_steps"), job.time_used_s, job.time_limit_s
         if (
@@ -60,7 +62,7 @@ class NoCheckpoint(Rule):
             or used is None
             or not limit
             or used < self.values["min_s"]
-            or run.resources.get("signal")
+            or _is_told_to_end(run, limit)
         ):
             return
         steps = newest_steps(history.steps(history.ranks[0]), 100)
@@ -84,3 +86,15 @@ class NoCheckpoint(Rule):
             fixes=tuple(saved_before_limit(run, limit, fmean(times), _TITLE)),
             severity=Severity.CRITICAL if used >= self.values["critical_share"] * limit else None,
         )
+
+
+def _is_told_to_end(run: Run, limit_s: float) -> bool:
+    """True if a signal, or its own `max_seconds`, end the run before the limit: it then saves a
+    checkpoint."""
+    return bool(run.resources.get("signal")) or 0 < (float_parameter(run, "max_seconds") or 0.0) < limit_s
+
+
+def _may_be_saved(snapshot: TargetSnapshot, run: Run) -> bool:
+    """True if the run has a checkpoint, or may have one that coach cannot see."""
+    has_reported = any(event.event == "checkpoint" for event in snapshot.events)
+    return bool(snapshot.checkpoints) or has_reported or not saves_in_run_dir(run)

@@ -17,6 +17,7 @@ from coach.model.judging.finding import Evidence, Hit, Subject
 from coach.model.judging.outcome import End, LastSign, LogSigns, Outcome, RankEnd
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
+from coach.rules.advice.launched_with import saves_in_run_dir
 from coach.rules.causes import REGISTER
 from coach.rules.from_logs.aftermath import signs_of, went_on
 from coach.rules.from_logs.loss_lines import PROGRESS, last_losses
@@ -64,10 +65,17 @@ def judge(snapshot: TargetSnapshot, history: History) -> Outcome:
         survived=tuple(survived),
         lost_steps=max(0, max(step.step for step in newest) - saved.step) if saved and newest else None,
         lost_s=max(0.0, last_s - saved.time_s) if saved and last_s is not None else None,
-        can_resume=saved is not None if snapshot.run is not None else None,
+        can_resume=_can_resume(snapshot),
         signs=signs,
         last_losses=losses,
     )
+
+
+def _can_resume(snapshot: TargetSnapshot) -> bool | None:
+    """None for a run without a checkpoint in its directory that may have saved one elsewhere."""
+    if snapshot.checkpoints:
+        return True
+    return False if snapshot.run is not None and saves_in_run_dir(snapshot.run) else None
 
 
 def _divided(snapshot: TargetSnapshot) -> tuple[list[ErrorBlock], list[ErrorBlock]]:

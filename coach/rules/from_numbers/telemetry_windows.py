@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter, mul
@@ -18,6 +18,7 @@ from coach.lookback.history import History
 from coach.lookback.series import Series, pick
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.telemetry import GpuSample, HostSample
+from coach.rules.advice.launched_with import int_resource
 from coach.rules.base import Threshold
 from coach.rules.from_numbers.training_windows import Phases, phases, training_places
 
@@ -150,6 +151,15 @@ def _training(
     if samples and found.is_all_training(samples[0].time_s, samples[-1].time_s):
         return samples
     return [sample for sample in samples if found.is_training(sample.time_s)]
+
+
+def has_all_nodes(snapshot: TargetSnapshot, nodes: Collection[str]) -> bool:
+    """True if these are all nodes of the run, or if their number is unknown. A node that was not measured may
+    do the work for which the others wait."""
+    asked = int_resource(snapshot.run, "num_nodes")
+    if asked is None and snapshot.job is not None:
+        asked = snapshot.job.num_nodes
+    return len(nodes) >= (asked or 1)
 
 
 def mean(values: Sequence[float]) -> float | None:

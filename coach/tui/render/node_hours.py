@@ -6,8 +6,9 @@ Slurm reports the allocation; only a sampler inside a job measures the use. The 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from coach.analysis.spelling.printable import printable
 from coach.lookback.history import History
 from coach.lookback.node_past import NodePast
 from coach.model.slurm.cluster import Node
@@ -48,8 +49,11 @@ def past_lines(
     names: list[str] = []
     for each in measured:
         keys = [key for key in each.history.gpus if key[0] == node.name]
-        found, names = gpu_charts_of(each.history, keys, axis, max(1, width - 20))
+        found, own_names = gpu_charts_of(each.history, keys, axis, max(1, width - 20))
+        if len(measured) > 1:
+            found = [replace(chart, title=f"{chart.title}, job {printable(each.job_id)}") for chart in found]
         charts += found
+        names = max(names, own_names, key=len)  # each job counts its GPUs from 0
     charts += _allocated(node, past, now_s)
     note = [] if charts[: len(charts) - 3] else [_unmeasured_line(label, width)]
     return [*chart_lines(charts, width, max(8, height - len(note)), axis, names), *note]

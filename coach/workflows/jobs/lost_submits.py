@@ -36,11 +36,11 @@ from coach.sources.slurm.text import failure_words
 from coach.workflows.judging.targets import known_cluster
 
 QUEUE_MEMORY_S = 240.0
-"""Seconds for which Slurm shows an ended job at least, unless the site has lowered MinJobAge from 300 s."""
+"""Slurm shows an ended job for at least these seconds, unless the site has lowered MinJobAge from 300 s."""
 MAX_AGE_S = 30 * 86400.0
-"""Accounting is not asked for older launches, in seconds."""
+"""Age in seconds of the oldest launch for which accounting is asked."""
 TOLD_FOR_S = 86400.0
-"""Seconds for which a launch that never reached Slurm is reported when its recipe is launched again."""
+"""A launch that never reached Slurm is reported for these seconds, when its recipe is launched again."""
 _MAX_LOOKED_AT = 50
 
 
@@ -97,13 +97,13 @@ def find_jobs(
     standing |= {run.run_id: Standing(run, None, Submission.LAUNCHING) for run in left if run.is_launching}
     now_s = io.now()
     old = [run for run in left if not run.is_launching and _age_s(run, now_s) >= QUEUE_MEMORY_S]
-    told, doubt = _ask_accounting(old, io, user, now_s)
+    told, no_answer = _ask_accounting(old, io, user, now_s)
     found = jobs_by_submit_line(old, told)
     standing |= _all_adopted(old, found, "SubmitLine", settings)
     for run in left:
         if run.run_id not in standing:
-            is_doubtful = run in old and doubt is not None
-            standing[run.run_id] = _absent(run, doubt if is_doubtful else None, settings, now_s)
+            doubt = (_too_old(run, now_s) or no_answer) if run in old else None
+            standing[run.run_id] = _absent(run, doubt, settings, now_s)
     return standing
 
 
@@ -215,13 +215,19 @@ def _ask_accounting(
     lost: Sequence[Run], io: Io, user: str, now_s: float
 ) -> tuple[list[tuple[str, Job]], str | None]:
     """Submit commands with their jobs; and the reason if accounting has no answer."""
-    ages_s = [age_s for run in lost if (age_s := _age_s(run, now_s)) <= MAX_AGE_S]
+    ages_s = [_age_s(run, now_s) for run in lost if _too_old(run, now_s) is None]
     if not ages_s:
-        return [], f"the launch is more than {MAX_AGE_S / 86400:.0f} days old" if lost else None
+        return [], None
     result = io.run(submit_lines_query(user, max(ages_s) + MAX_CLOCK_SKEW_S), TIMEOUT_S)
     if result.returncode != 0:
         return [], result.error or failure_words(result.stderr) or f"sacct: exit status {result.returncode}"
     return parse_submit_lines(result.stdout.decode("utf-8", "replace"), result.query.separator), None
+
+
+def _too_old(run: Run, now_s: float) -> str | None:
+    """Why accounting was not asked for this launch; None if it was."""
+    is_old = _age_s(run, now_s) > MAX_AGE_S
+    return f"the launch is more than {MAX_AGE_S / 86400:.0f} days old" if is_old else None
 
 
 def _all_adopted(

@@ -1,8 +1,8 @@
 """After a refused submission, list the values that Slurm offers; after an accepted launch, remember its
 answers.
 
-Stands between the pure parser of Slurm's messages and the front ends: both front ends need the same look at
-the cluster, and a value that a site demands once it demands of every launch.
+It stands between the pure parser of Slurm's messages and the front ends, because both front ends look at the
+cluster in the same way. A site that demands a field of one launch demands it of every launch.
 """
 
 from __future__ import annotations

@@ -50,6 +50,10 @@ def test_a_lower_learning_rate_has_a_longer_warm_up_where_the_launch_has_one(
     assert not list(lower_learning_rate(run({}), 3, 100))
 
 
+OWN = {"own": {"kind": "script", "words": ["train.py"], "directory": "/home/user"}}
+"""The launch of a person's own program: its run has the program's name in place of a recipe's."""
+
+
 def test_a_rate_that_a_fix_lowered_already_is_divided_twice() -> None:
     child = replace(run({"lr": 0.1}), fix=AppliedFix("NUM001", "lower", {"lr": 0.1}))
     (fix,) = lower_learning_rate(child, divisor=10, least_warmup_steps=100)
@@ -169,6 +173,14 @@ def test_the_fix_that_saves_before_the_limit_keeps_options_that_the_launch_has(
 
 def test_a_short_job_is_not_signalled_and_a_foreign_program_s_fix_explains_the_signal() -> None:
     assert not next(iter(saved_before_limit(run(), 60, 0.5, "Save"))).changes
-    (fix,) = saved_before_limit(replace(run(), recipe=""), 3600, None, "Save")
-    assert dict(fix.changes) == {"signal": "USR1@300"}
-    assert "ends a program that does not handle it" in fix.title
+    for launched in (replace(run(), recipe=""), replace(run(), recipe="train", launch=OWN)):
+        (fix,) = saved_before_limit(launched, 3600, None, "Save")
+        assert dict(fix.changes) == {"signal": "USR1@300"}
+        assert "ends a program that does not handle it" in fix.title
+
+
+def test_a_person_s_own_program_on_several_gpus_is_advised_to_shard() -> None:
+    launched = run({}, {"num_nodes": 1, "gpus_per_node": 2}, recipe="train", launch=OWN)
+    (fix,) = sharding(launched)
+    assert not fix.changes
+    assert "FSDP" in fix.title

@@ -98,7 +98,7 @@ def test_the_work_since_the_last_checkpoint_is_lost() -> None:
     saved = Checkpoint("/c/step-40", 40, 1004.0)
     series = history(steps([1.0] * 100))
     newest = series.steps(0)[-1]
-    snapshot = TargetSnapshot("r", None, run=run(), checkpoints=(saved,))
+    snapshot = TargetSnapshot("r", None, run=run({"checkpoint_every": 50}), checkpoints=(saved,))
     outcome = outcome_of(snapshot, series)
     assert (outcome.lost_steps, outcome.can_resume) == (newest.step - 40, True)
     assert newest.time_s is not None
@@ -108,6 +108,13 @@ def test_the_work_since_the_last_checkpoint_is_lost() -> None:
     none = outcome_of(replace(snapshot, checkpoints=()), series)
     assert (none.lost_steps, none.lost_s, none.can_resume) == (None, None, False)
     assert outcome_of(TargetSnapshot("log", None)).can_resume is None
+
+
+def test_it_is_unknown_where_an_own_program_saves_its_checkpoints() -> None:
+    launch = {"own": {"kind": "script", "words": ["train.py"], "directory": "/home/user"}}
+    own = TargetSnapshot("r", None, run=run({"checkpoint_every": 50}, launch=launch))
+    assert outcome_of(own).can_resume is None
+    assert outcome_of(replace(own, checkpoints=(Checkpoint("/c/step-40", 40, 1004.0),))).can_resume
 
 
 def test_the_last_sign_of_life_is_the_end_of_the_log() -> None:

@@ -63,3 +63,14 @@ def test_without_measurements_the_node_shows_its_allocation_and_the_key_that_mea
     assert "use is not measured here: t on a job of yours" in rows[-1]
     allocated = next(row for row in rows if "CPUs allocated" in row)
     assert "10 of 16" in allocated
+
+
+def test_the_charts_of_two_measured_jobs_name_their_job_and_their_lines() -> None:
+    both = (Measured("17", make_gpu_job(1, 2)), Measured("12", make_gpu_job(1, 1)))
+    rows = lines(subject(*both), 118, 80)
+    text = "\n".join(rows)
+    assert "GPU utilization, job 17" in text
+    assert "GPU utilization, job 12" in text
+    assert any(" gpu 0 " in row and " gpu 1 " in row for row in rows), "the legend of the job with two"
+    alone = "\n".join(lines(subject(both[0]), 118, 80))
+    assert ", job 17" not in alone

@@ -72,6 +72,16 @@ def test_a_switched_off_accounting_is_named(world: World) -> None:
     assert "disabled" in error.message
 
 
+def test_a_launch_older_than_the_question_to_accounting_is_never_called_unsubmitted(world: World) -> None:
+    lose(world, age_s=40 * DAY_S)
+    lose(world, OTHER)
+    world.accounting = ()
+    message = refusal(world, RUN, OTHER).message
+    assert f"{OTHER}: its launch was interrupted and never reached Slurm" in message
+    assert f"{RUN}: its launch was interrupted and no job of it is in the queue" in message
+    assert "more than 30 days old" in message
+
+
 def test_where_slurm_does_not_answer_it_may_be_queued(world: World) -> None:
     lose(world)
     world.rows = None
