@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 
-from coach.lookback.history import History
+from coach.lookback.history import CurvePoint, History
 from coach.model.judging.finding import Evidence
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.model.training.metrics import NAMES_EVENT
+from coach.model.training.metrics import NAMES_EVENT, Counter
 from coach.rules.from_logs.loss_lines import PROGRESS, name_of
 from coach.rules.from_logs.quoted_evidence import quote
 
@@ -46,7 +46,7 @@ _ROUNDED = re.compile(r"0\.0{2,}")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a training loss. `counter` is its step or epoch, or None."""
+    """One value of a training loss. `counter` is the step or epoch that the program gave it, or None."""
 
     loss: float
     counter: int | None
@@ -71,24 +71,17 @@ class Point:
 def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point, ...]]:
     """Each training loss since its last restart. Check `are_adversaries` before reporting a fault in a
     course."""
+    printed = [
+        hit
+        for hit in snapshot.log_hits
+        if hit.rule == PROGRESS.rule and _PLAIN_KEY.fullmatch(hit.fields["key"])
+    ]
     if any(point.loss is not None for point in history.curve):
-        yield _since_last_start(
-            [
-                Point(
-                    point.loss,
-                    point.step,
-                    point.time_s,
-                    Evidence(f"loss at {point.counter.word} {point.step}", value=point.loss),
-                )
-                for point in history.curve
-                if point.loss is not None
-            ]
-        )
+        yield _since_last_start(_points_of_curve(history.curve, printed))
         return
     series: dict[tuple[str, int | None, str, str], list[LogHit]] = {}
-    for hit in snapshot.log_hits:
-        if hit.rule == PROGRESS.rule and _PLAIN_KEY.fullmatch(hit.fields["key"]):
-            series.setdefault((hit.file, hit.rank, hit.fields["key"], name_of(hit)), []).append(hit)
+    for hit in printed:
+        series.setdefault((hit.file, hit.rank, hit.fields["key"], name_of(hit)), []).append(hit)
     for hits in series.values():
         hits.sort(key=lambda hit: hit.line)
         yield _since_last_start(
@@ -97,6 +90,23 @@ def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point,
                 for hit in hits
             ]
         )
+
+
+def _points_of_curve(curve: Sequence[CurvePoint], printed: Iterable[LogHit]) -> list[Point]:
+    """The losses of metrics. Each quotes the line that printed it, if one line alone has its step and its
+    value."""
+    lines: dict[tuple[int | None, float], LogHit | None] = {}
+    for hit in printed:
+        key = counter_of(hit), float(hit.fields["value"])
+        lines[key] = None if key in lines else hit
+    points = []
+    for point in curve:
+        if point.loss is not None:
+            counter = None if point.counter is Counter.LINE else point.step
+            line = lines.get((counter, point.loss))
+            told = Evidence(f"loss at {point.counter.word} {point.step}", value=point.loss)
+            points.append(Point(point.loss, counter, point.time_s, told if line is None else quote(line)))
+    return points
 
 
 def are_adversaries(snapshot: TargetSnapshot) -> bool:
