@@ -612,6 +612,14 @@ def test_an_unknown_module_that_an_own_file_imports_is_first_looked_for_there() 
     assert known.fixes[-1].title == "Or install it there: python -m pip install opencv-python"
 
 
+def test_a_pickle_of_numpy_2_is_told_from_a_missing_numpy() -> None:
+    head = 'Traceback (most recent call last):\n  File "/home/ada/data.py", line 30, in __getitem__\n'
+    line = "    sample = pickle.load(open(path, 'rb'))\nModuleNotFoundError: No module named 'numpy._core.numeric'\n"
+    finding = diagnose_log(head + line).findings[0]
+    assert finding.summary.startswith("The file was written by numpy 2, and the numpy that reads it is older")
+    assert finding.fixes[0].title.endswith("python -m pip install 'numpy>=2'")
+
+
 def test_a_file_with_a_near_name_beside_the_program_is_named_first(tmp_path: Path) -> None:
     for name in ("model.py", "data", "torchx", "notes.txt"):
         (tmp_path / name).touch()

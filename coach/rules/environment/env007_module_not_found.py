@@ -39,6 +39,8 @@ _FOREIGN = (
     "Activate the environment that has it in the batch script, before the program: source VENV/bin/activate, "
     "conda activate NAME, or module load NAME"
 )
+_NUMPY_2 = "numpy._core"
+"""numpy 2 has this package, numpy 1 has not. Programs do not import it: pickles of numpy 2's arrays do."""
 
 
 class ModuleNotFound(EndingRule):
@@ -81,6 +83,8 @@ class ModuleNotFound(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         module = _module(hit)
+        if module is not None and module.startswith(_NUMPY_2):
+            return f"The file was written by numpy 2, and the numpy that reads it is older: no {module}"
         named = f"The Python module {module}" if module is not None else "A Python module that it needs"
         near = _near(hit)
         if near is not None:
@@ -93,6 +97,10 @@ class ModuleNotFound(EndingRule):
             yield rename(*hides)
             return
         module = _module(hit) if hit is not None and hit.signature == "missing" else None
+        if module is not None and module.startswith(_NUMPY_2):
+            yield Fix("Install numpy 2 in the job's environment: python -m pip install 'numpy>=2'")
+            yield Fix("Or write the file again with the numpy of the job's environment")
+            return
         package = module.partition(".")[0] if module is not None else None
         own = _importer(hit) if package not in PACKAGES else None
         yield from _corrected(hit, own)
