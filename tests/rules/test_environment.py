@@ -614,8 +614,8 @@ def test_an_unknown_module_that_an_own_file_imports_is_first_looked_for_there() 
 
 def test_a_pickle_of_numpy_2_is_told_from_a_missing_numpy() -> None:
     head = 'Traceback (most recent call last):\n  File "/home/ada/data.py", line 30, in __getitem__\n'
-    line = "    sample = pickle.load(open(path, 'rb'))\nModuleNotFoundError: No module named 'numpy._core.numeric'\n"
-    finding = diagnose_log(head + line).findings[0]
+    error = "    sample = pickle.load(file)\nModuleNotFoundError: No module named 'numpy._core.numeric'\n"
+    finding = diagnose_log(head + error).findings[0]
     assert finding.summary.startswith("The file was written by numpy 2, and the numpy that reads it is older")
     assert finding.fixes[0].title.endswith("python -m pip install 'numpy>=2'")
 
