@@ -67,8 +67,11 @@ def decode(data: bytes) -> str:
     If no byte outside ASCII is valid UTF-8, the text is Latin-1, which older programs and some libraries
     write.
     """
-    text = data.decode("utf-8", "replace")
-    if "\ufffd" in text and text.replace("\ufffd", "").isascii():
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", "replace")
+    if text.replace("\ufffd", "").isascii():
         return data.decode("latin-1")
     return text
 
