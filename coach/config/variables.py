@@ -46,8 +46,7 @@ def home_values(env: Mapping[str, str]) -> dict[str, Said]:
 
 
 def sbatch_values(env: Mapping[str, str]) -> dict[str, Said]:
-    """Values that the user has said to sbatch by its own variables. Raises UserError that names the
-    variable."""
+    """Values that the user gives to sbatch by its own variables. Raises UserError that names the variable."""
     values = {}
     for name in SBATCH_KEYS:
         variable = f"SBATCH_{name.rpartition('.')[2].upper()}"

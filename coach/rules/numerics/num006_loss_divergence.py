@@ -20,7 +20,7 @@ from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
 _MAX_BLOCKS = 100
 _FEWEST_BEFORE = 2
 _FEWEST_AFTER = 20
-"""After so many steps above the first losses, the loss does not come back by itself."""
+"""A loss that stays above the first ones for this many steps does not come back by itself."""
 _MOST_LOST = 9.99
 """A larger share of the progress says nothing: there was hardly any."""
 _NEAR_START = 0.25
@@ -82,11 +82,13 @@ class LossDivergence(Rule):
         Threshold("lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth"),
         Threshold("warmup_steps", 100, "steps", "long enough for the optimizer's statistics"),
         Threshold("lost_share", 0.5, "of the progress", "a restart of the schedule loses a tenth or two"),
-        Threshold("max_rate", 1, "of learning", "Prodigy and D-Adaptation want 1; nothing wants more"),
-        Threshold("no_guess", 20, "of the loss", "guessing among a million words is 14"),
+        Threshold("max_rate", 1, "learning rate", "Prodigy and D-Adaptation need 1; no optimizer needs more"),
+        Threshold("no_guess", 20, "loss", "guessing among a million words has a loss of 14"),
         Threshold("exploded", 100, "times the newest", "no classifier falls by that without learning"),
         Threshold("worse", 1.2, "times the highest before", "a loss that is learned comes back below it"),
-        Threshold("exploded_divisor", 10, "times", "far too high a rate, as where the loss becomes NaN"),
+        Threshold(
+            "exploded_divisor", 10, "times", "the rate was far too high, as it is where a loss becomes NaN"
+        ),
         Threshold(
             "steep", 10, "times the highest before", "in the first steps, where no noise is of that size"
         ),

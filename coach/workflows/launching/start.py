@@ -63,9 +63,8 @@ def make_ready(plan: Plan) -> None:
 def check_ready(plan: Plan) -> None:
     """Raise the errors that `make_ready` would, without making a run.
 
-    The code is kept, so that the printed script can be started by hand.
-
-    Such a script makes its own run directory, except for the folder that Slurm needs before it starts.
+    The code stays, so that the printed script can be started by hand. That script makes its own run
+    directory. Slurm needs the folder of the logs before the script starts, so it is made here.
     """
     run_dir = Path(plan.run_dir)
     with _told(plan):
