@@ -88,6 +88,8 @@ def test_evaluations_of_epochs_are_called_by_the_epoch() -> None:
     (better,) = judged(f"{line} | acc: {80 + place}.5%" for place, line in enumerate(lines)).findings
     assert better.summary.endswith("to 0.1; the accuracy rose from 83.5% to 86.5%")
     assert "epoch 4 is best by loss, the newest by accuracy" in better.fixes[0].title
+    (unsigned,) = judged(f"{line} | acc: {80 + place}.5" for place, line in enumerate(lines)).findings
+    assert unsigned.summary.endswith("; the accuracy rose from 83.5 to 86.5")
 
 
 def test_the_first_line_with_a_nan_is_named_though_another_loss_stays_finite() -> None:
