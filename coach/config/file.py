@@ -73,6 +73,14 @@ def read_text(path: Path) -> str | None:
         raise UserError(f"{path}: cannot be read: {reason}") from None
 
 
+def absolute(text: str, place: str) -> Path:
+    """The path from the root. Raises UserError if it begins with `~NAME` and there is no such user."""
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise UserError(f"{place} = {text!r}: {text.split('/')[0]} is no user's home here") from None
+
+
 def parse_toml(path: Path, said: str) -> dict[str, Any]:
     """The file as nested tables. Raises UserError with the line if it is not TOML."""
     try:
@@ -153,8 +161,10 @@ class _Reader:
         kept, unset = [], []
         for one in said if isinstance(said, tuple) else (said,):
             try:
-                kept.append(Path(expanded(one, self._env, f"{place}: {key.name}")).expanduser().absolute())
-            except (UserError, RuntimeError) as problem:
+                kept.append(
+                    absolute(expanded(one, self._env, f"{place}: {key.name}"), f"{place}: {key.name}")
+                )
+            except UserError as problem:
                 if not self._is_site:
                     self._file.problems.append(UserError(str(problem)))
                 unset.append(f"{problem}; it is ignored")

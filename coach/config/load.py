@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from coach import runs
-from coach.config.file import ConfigFile, FileKind, Said, read_file, read_text
+from coach.config.file import ConfigFile, FileKind, Said, absolute, read_file, read_text
 from coach.config.keys import LAUNCH_KEYS
 from coach.config.layers import Layer, all_locks, find_lock, launch_fields, merge
 from coach.config.remembered import FILE_NAME as REMEMBERED
@@ -58,6 +58,7 @@ PATIENCE_S = 3.0
 def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings:
     """Load the settings of site and user. Raises UserError that names file, line and key of the first
     error."""
+    absolute(env.get("COACH_HOME", ""), "environment variable COACH_HOME")  # the next line names no variable
     config_dir = runs.default_config_dir(env)
     candidates = site_file_candidates(env)
     names = (*candidates, config_dir / USER_FILE, config_dir / REMEMBERED)
@@ -133,10 +134,10 @@ def _timeouts(
 def site_file_candidates(
     env: Mapping[str, str], root: Path = Path("/"), prefix: Path | None = None
 ) -> tuple[Path, ...]:
-    """Possible paths of the site's file; the first that exists counts. `prefix` is that of the interpreter;
-    None: of this interpreter."""
+    """Possible paths of the site's file; the first that exists counts. Raises UserError if the variable names
+    no path. `prefix` is that of the interpreter; None: of this interpreter."""
     said = env.get(SITE_VARIABLE)
-    named = (Path(said).expanduser().absolute(),) if said else ()
+    named = (absolute(said, f"environment variable {SITE_VARIABLE}"),) if said else ()
     prefix = prefix or Path(sys.prefix)
     if prefix.name == _SITE_VENV:
         prefix = prefix.parents[1]  # the folder that all versions share
@@ -164,10 +165,11 @@ def stamp(path: Path) -> FileStamp:
 def read_site(candidates: Sequence[Path], env: Mapping[str, str]) -> ConfigFile:
     """The site's settings: those of the first file that exists. Locks of the other files hold as well, so no
     variable can bypass them."""
-    if env.get(SITE_VARIABLE) and not candidates[0].exists():
+    files = [read_if_there(path, FileKind.SITE, env) for path in candidates]
+    if env.get(SITE_VARIABLE) and files[0] is None:
         hint = f"the environment variable {SITE_VARIABLE} names it"
         return ConfigFile(candidates[0], problems=[UserError(f"{candidates[0]}: no such file", hint)])
-    found = [file for path in candidates if (file := read_if_there(path, FileKind.SITE, env)) is not None]
+    found = [file for file in files if file is not None]
     if not found:
         return ConfigFile(candidates[-1])
     site, *others = found

@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from coach import runs
 from coach.analysis.spelling.environment import expanded
-from coach.config.file import Said
+from coach.config.file import Said, absolute
 from coach.config.keys import KEYS, Key, checked, variable_of
 from coach.model.errors import UserError
 
@@ -47,8 +46,7 @@ def home_values(env: Mapping[str, str]) -> dict[str, Said]:
 
 
 def sbatch_values(env: Mapping[str, str]) -> dict[str, Said]:
-    """Values that the user has said to sbatch by its own variables. Raises UserError that names the
-    variable."""
+    """Values that the user gives to sbatch by its own variables. Raises UserError that names the variable."""
     values = {}
     for name in SBATCH_KEYS:
         variable = f"SBATCH_{name.rpartition('.')[2].upper()}"
@@ -72,13 +70,13 @@ def variable_values(env: Mapping[str, str]) -> dict[str, Said]:
             place = _place(variable)
             value: Any = checked(key.name, key.check, key.from_text(said), place)
             if key.is_path:
-                value = Path(expanded(value, env, f"{place}: {key.name}")).expanduser().absolute()
+                value = absolute(expanded(value, env, f"{place}: {key.name}"), f"{place}: {key.name}")
             values[key.name] = Said(value, place)
     for variable in env:
-        if variable in _IN_FILES_ALONE:
-            raise _sets_nothing(variable, _IN_FILES_ALONE[variable])
         if not env[variable]:
             continue
+        if variable in _IN_FILES_ALONE:
+            raise _sets_nothing(variable, _IN_FILES_ALONE[variable])
         if threshold := _THRESHOLD.fullmatch(variable):
             raise _sets_no_threshold(variable, f"rules.{threshold['code']}.{threshold['name'].lower()}")
         if variable.startswith(_PREFIXES) and variable not in _BY_VARIABLE:

@@ -1,9 +1,9 @@
 """Checks a training environment and its modules on the login node, before a job waits for hours and finds it
 broken.
 
-The checks read files and start no program: importing torch takes seconds and gigabytes on a shared machine.
-Contents that cannot be read from here (a module's, an image's) are not guessed: the job checks them in its
-first seconds.
+The checks read files and import no torch: that takes seconds and gigabytes on a shared machine. At most they
+ask the environment's Python for the version of torch, if its files do not name it. Contents that cannot be
+read from here (a module's, an image's) are not guessed: the job checks them in its first seconds.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def read_torch_build(prefix: Path) -> TorchBuild | None:
         build = parse_version_file(text)
         if build.version:
             return build
-        for info in folder.glob("torch-*.dist-info"):
+        for info in _found(folder, "torch-*.dist-info"):
             version = info.name.removeprefix("torch-").removesuffix(".dist-info")
             return TorchBuild(version, None, False if version.endswith("+cpu") else None)
     return None
@@ -229,15 +229,24 @@ def _later(what: str) -> EnvironmentCheck:
 
 
 def _of_prefix(environment: Environment, prefix: Path, python: str | None, io: Io | None) -> EnvironmentCheck:
-    if not prefix.is_dir():
+    why_not = _why_no_folder(prefix)
+    if why_not is not None:
         hint = "expected the folder that `python -m venv` or `conda create --prefix` has made"
-        return EnvironmentCheck(problem=f"{prefix}: no such folder", hint=hint)
+        return EnvironmentCheck(problem=f"{prefix}: {why_not}", hint=hint)
     own = str(prefix / "bin" / "python")
     if python in (None, own) and not os.access(own, os.X_OK):
         return EnvironmentCheck(
             problem=f"{own}: no such program", hint=f"is {prefix} a {environment.kind} environment?"
         )
     return _of_python(environment, python if python is not None and "/" in python else own, io)
+
+
+def _why_no_folder(path: Path) -> str | None:
+    """The reason why a path leads to no folder; None if it does. A folder of another user may be closed."""
+    try:
+        return None if path.is_dir() else "no such folder"
+    except OSError as error:
+        return error.strerror or "cannot be read"
 
 
 def _of_python(environment: Environment, python: str, io: Io | None) -> EnvironmentCheck:
@@ -274,11 +283,11 @@ def package_folders(prefix: Path, depth: int = 0) -> Iterator[Path]:
             "lib/python3/dist-packages",
             "lib/python3*/dist-packages",
         )
-        for folder in sorted(prefix.glob(pattern))
+        for folder in _found(prefix, pattern)
     ]
     yield from own
     for folder in own:
-        for path_file in sorted(folder.glob("*.pth")):
+        for path_file in _found(folder, "*.pth"):
             for line in _lines(path_file):
                 if line and not line.startswith(("#", "import ", "import\t")):
                     yield folder / line
@@ -286,6 +295,14 @@ def package_folders(prefix: Path, depth: int = 0) -> Iterator[Path]:
     said = {key.strip(): value.strip() for key, value in settings.items()}
     if depth == 0 and said.get("include-system-site-packages") == "true" and "home" in said:
         yield from package_folders(Path(said["home"]).parent, depth + 1)
+
+
+def _found(folder: Path, pattern: str) -> list[Path]:
+    """The paths that match, in order; empty if the folder cannot be read."""
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError:
+        return []
 
 
 def _lines(path: Path) -> list[str]:
@@ -302,7 +319,7 @@ def _conda_prefix(name: str, env: Mapping[str, str]) -> Path | None:
     if "CONDA_EXE" in env:
         base = Path(env["CONDA_EXE"]).parent.parent
         candidates += [base] if name == "base" else [base / "envs" / name]
-    return next((path for path in candidates if path.is_dir()), None)
+    return next((path for path in candidates if _why_no_folder(path) is None), None)
 
 
 def _who_can(torch: str, recipes: Sequence[Recipe]) -> str:
@@ -380,10 +397,14 @@ def _user_folders(prefix: Path, env: Mapping[str, str]) -> list[Path]:
 
 
 def _has(folder: Path, module: str) -> bool:
+    """True if the folder holds the module, or is closed to this user."""
     place = folder.joinpath(*module.split("."))
-    if place.is_dir() or place.with_name(f"{place.name}.py").is_file():
+    try:
+        if place.is_dir() or place.with_name(f"{place.name}.py").is_file():
+            return True
+    except OSError:
         return True
-    if any(place.parent.glob(f"{place.name}*.so")):
+    if _found(place.parent, f"{place.name}*.so"):
         return True
     # Installed in editable mode: the name of its finder holds the package's name.
-    return any(folder.glob(f"__editable__*{module.split('.')[0]}*"))
+    return bool(_found(folder, f"__editable__*{module.split('.')[0]}*"))

@@ -18,7 +18,7 @@ from coach.model.slurm.job_action import JobAction, Step, Verb
 
 _FACT = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")
 _LINE_FACT = re.compile(r"^ +(Command|WorkDir|StdOut|StdErr|Comment)=(.*)$", re.MULTILINE)
-_UNSET = frozenset({"", "(null)", "N/A", "None", "UNLIMITED", "Unknown", "0"})
+_UNSET = frozenset({"", "(null)", "N/A", "None", "UNLIMITED", "Unknown", "0", "*"})
 
 _OPTIONS: tuple[tuple[str, str], ...] = (
     ("Partition", "partition"),
@@ -35,6 +35,7 @@ _OPTIONS: tuple[tuple[str, str], ...] = (
     ("TresPerNode", "gpus-per-node"),
     ("TresPerTask", "gpus-per-task"),
     ("TresPerSocket", "gpus-per-socket"),
+    ("Socks/Node", "sockets-per-node"),
     ("Features", "constraint"),
     ("ReqNodeList", "nodelist"),
     ("ExcNodeList", "exclude"),

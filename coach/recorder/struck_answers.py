@@ -68,6 +68,8 @@ _KEPT = frozenset(
         "tres-per-job",
         "tres-per-node",
         "tres-per-task",
+        "tres-per-socket",
+        "sockets",
         "timeused",
         "timeleft",
         "timelimit",

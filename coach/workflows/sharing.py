@@ -127,7 +127,12 @@ class Aside:
                     return
                 name = next(iter(self._tasks))
                 task = self._tasks.pop(name)
-            task()
+            try:
+                task()
+            except BaseException:
+                with self._lock:
+                    self._thread = None  # the next call starts another thread, for the waiting tasks too
+                raise
 
 
 class Sharer:

@@ -284,6 +284,14 @@ def test_a_missing_site_file_that_was_named_is_reported(place: Place) -> None:
             "environment variable COACH_LAUNCH_ACOUNT: it sets no key of the config",
         ),
         ("COACH_RUNS_ROOT", "runs", "expected a path from the root"),
+        (
+            "COACH_RUNS_ROOT",
+            "~nobody17/runs",
+            "COACH_RUNS_ROOT: runs_root = '~nobody17/runs': ~nobody17 is no",
+        ),
+        ("COACH_SITE", "~nobody17/site.toml", "variable COACH_SITE = '~nobody17/site.toml': ~nobody17 is no"),
+        ("COACH_HOME", "~nobody17", "variable COACH_HOME = '~nobody17': ~nobody17 is no"),
+        ("COACH_SITE", "/" + "x" * 300, "cannot be read"),
         ("COACH_NOTIFY_COMMAND", "notify-send", "COACH_NOTIFY_COMMAND: no variable sets notify.command"),
         ("COACH_KEYS_6", "fsdp", "environment variable COACH_KEYS_6: no variable sets keys.6"),
         (
@@ -310,6 +318,7 @@ def test_a_variable_s_value_is_parsed_by_the_type_of_its_key(place: Place) -> No
         "COACH_POLL_JOBS_INTERVAL_S": "12.5",
         "COACH_RUNS_ROOT": "$HOME/r",
         "COACH_LAUNCH_QOS": "",
+        "COACH_LAUNCH_SETUP": "",
     }
     settings = place.load()
     assert (settings.launch.num_nodes, settings.is_readonly, settings.jobs_interval_s) == (2, True, 12.5)

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from coach.launch.environment_check import check_environment, read_torch_version, torch_notes
+from coach.launch.environment_check import (
+    check_environment,
+    missing_modules,
+    read_torch_version,
+    torch_notes,
+)
 from coach.launch.recipe import Recipe
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
@@ -65,6 +70,14 @@ def test_torch_of_the_base_counts_where_the_venv_may_see_it(tmp_path: Path) -> N
     assert read_torch_version(own) is None
     (own / "pyvenv.cfg").write_text(settings.replace("false", "true"))
     assert read_torch_version(own) == "2.7.0"
+
+
+def test_a_folder_that_the_file_system_refuses_is_a_problem_or_is_passed_over(tmp_path: Path) -> None:
+    refused = tmp_path / ("x" * 300)  # a closed folder of another user raises the same kind of error
+    assert str(refused) in str(check_environment(venv(refused)).problem)
+    own = make_prefix(tmp_path / "venv")
+    (own / "lib" / "python3.11" / "site-packages" / "other.pth").write_text(f"{refused}\n")
+    assert missing_modules(["absent"], venv(own), str(own / "bin" / "python")) == ()
 
 
 def test_torch_in_a_folder_that_a_pth_file_names_counts(tmp_path: Path) -> None:

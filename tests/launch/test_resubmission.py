@@ -29,6 +29,12 @@ def test_arguments_of_the_script_are_not_taken_for_facts_of_the_job() -> None:
     )
 
 
+def test_gpus_per_socket_are_requested_with_the_sockets_that_sbatch_wants() -> None:
+    told = "   Socks/Node=2 NtasksPerN:B:S:C=0:0:*:* CoreSpec=*\n   TresPerSocket=gres:gpu:1\n"
+    assert {"--gpus-per-socket=1", "--sockets-per-node=2"} <= set(options(told))
+    assert not any("socket" in option for option in options("   Socks/Node=* CoreSpec=*\n"))
+
+
 def again(changes: dict[str, str], more: str = "") -> tuple[str, ...]:
     facts = read_job(JOB + more)
     found = Resubmission("17", "train", facts, "#!/bin/sh\n", Path("job.sh"), True, (), 12.0)

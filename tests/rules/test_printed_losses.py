@@ -88,6 +88,8 @@ def test_evaluations_of_epochs_are_called_by_the_epoch() -> None:
     (better,) = judged(f"{line} | acc: {80 + place}.5%" for place, line in enumerate(lines)).findings
     assert better.summary.endswith("to 0.1; the accuracy rose from 83.5% to 86.5%")
     assert "epoch 4 is best by loss, the newest by accuracy" in better.fixes[0].title
+    (unsigned,) = judged(f"{line} | acc: {80 + place}.5" for place, line in enumerate(lines)).findings
+    assert unsigned.summary.endswith("; the accuracy rose from 83.5 to 86.5")
 
 
 def test_the_first_line_with_a_nan_is_named_though_another_loss_stays_finite() -> None:
@@ -234,6 +236,23 @@ def test_a_classifier_that_learns_or_did_not_explode_is_not_said_to_guess(
     epochs: list[tuple[float, float, float]],
 ) -> None:
     assert not [summary for rule, summary in said(judged(_printed(epochs))) if rule == "NUM006"]
+
+
+def test_accuracies_that_are_no_shares_say_nothing_about_a_guess() -> None:
+    accuracies = (95.0, 95.1, 94.9, 95.2, 95.0, 94.99)
+    lines = [
+        f"[epoch {epoch}/6] train loss: {230.0 / 6**epoch:.4f} | acc: {accuracy} (0.8s)"
+        for epoch, accuracy in enumerate(accuracies)
+    ]
+    assert "NUM006" not in [rule for rule, _ in said(judged(lines))]
+
+
+@pytest.mark.parametrize("num_after", [3, 40])
+def test_a_rise_by_orders_of_magnitude_tells_no_share_of_the_progress(num_after: int) -> None:
+    losses = [2.3, 2.2, *(900.0 + place for place in range(num_after))]
+    lines = [f"step {10 * place} loss {loss}" for place, loss in enumerate(losses)]
+    (finding,) = judged(lines, lr=10.0).findings
+    assert [each.text for each in finding.evidence] == ["loss at step 20"]
 
 
 WITHOUT_ACCURACY = [2.3, 4e10, 2189.0, 3.7, 4.1, 3.2, 3.1]

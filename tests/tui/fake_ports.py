@@ -106,6 +106,8 @@ class FakeLaunches:
     refusals: list[UserError] = field(default_factory=list)
     """Refusals of submissions, one after the other."""
     before_prepare: Callable[[], None] = lambda: None
+    notes: tuple[str, ...] = ()
+    """The notes of each submission."""
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
         self.before_prepare()
@@ -123,7 +125,7 @@ class FakeLaunches:
         if self.refusal is not None:
             raise self.refusal
         self.submitted.append(plan)
-        return Submitted(plan.run_id, plan.run_dir, "18", "PENDING")
+        return Submitted(plan.run_id, plan.run_dir, "18", "PENDING", self.notes)
 
 
 AGAIN = Resubmission(

@@ -51,6 +51,20 @@ async def test_enter_submits_the_plan_that_was_shown_and_opens_the_run() -> None
         assert driver.session.num_refreshes == 1
 
 
+async def test_the_notes_of_a_group_are_shown_beside_the_number_of_its_runs() -> None:
+    async with opened() as driver:
+        driver.ports.launches.notes = ("sbatch: few nodes",)
+        await open_plan(driver)
+        screen = driver.app.screen
+        assert isinstance(screen, PlanScreen)
+        assert screen.plan is not None
+        screen.plan = replace(screen.plan, others=(make_plan(LaunchRequest("ddp")),))
+        await driver.press("enter")
+        await driver.reaches("job")
+        await driver.sees("2 runs launched")
+        await driver.sees("sbatch: few nodes")
+
+
 async def test_keys_in_one_burst_submit_nothing() -> None:
     async with opened() as driver:
         await driver.press("1", "enter", "enter")

@@ -137,6 +137,11 @@ def test_signs_become_ascii_of_the_same_width(text: str, plain: str) -> None:
     assert cell_len(text) == len(plain)
 
 
+def test_a_text_with_more_characters_than_are_kept_becomes_ascii() -> None:
+    hangul = "".join(map(chr, range(0xAC00, 0xAC00 + 5000)))
+    assert AsciiText().of(hangul) == "??" * 5000
+
+
 def test_the_locale_that_python_made_of_c_says_nothing_of_the_terminal() -> None:
     started = dict(pair.split("=", 1) for pair in _started() if "=" in pair)
     found = started_environment({**os.environ, "LC_CTYPE": "C.UTF-8", "LC_ALL": "", "LANG": "C"})

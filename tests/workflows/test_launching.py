@@ -17,10 +17,11 @@ from coach.model.judging.finding import Fix
 from coach.model.launching.launch import LaunchRequest, Plan, Submitted
 from coach.model.slurm.job_action import Verb
 from coach.model.training.run import Run
-from coach.sources.io import SystemIo
+from coach.sources.io import CommandResult, Query, SystemIo
 from coach.sources.machine.user import user_name
 from coach.sources.runs.run_files import read_run
 from coach.workflows.jobs.job_actions import HasEnded, perform, plan_action
+from coach.workflows.launching import start
 from coach.workflows.launching.prepare import plan_for, with_defaults
 from coach.workflows.launching.relaunch import (
     ParentChoice,
@@ -330,3 +331,33 @@ def test_a_parent_that_is_kept_or_waited_for_is_left_alone(
     relaunched(world, world.parent(), world.plan(), choice)
     assert ("--dependency=afterany:17" in (world.root / "sbatch.args").read_text()) is has_dependency
     assert not (world.root / "scancel.args").exists()
+
+
+class _Clock:
+    """Time that passes only while somebody sleeps."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def test_waiting_for_a_requeued_job_does_not_ask_the_controller_each_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked_s = _Clock(), list[float]()
+    monkeypatch.setattr(start, "time", clock)
+    runs.write_json(runs.RunPaths(tmp_path).exit_json, {"state": "FAILED"})  # of the first attempt
+
+    class Queue(SystemIo):
+        def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
+            asked_s.append(clock.now_s)
+            state = b"PENDING\n" if clock.now_s < 600 else b"COMPLETED\n"
+            return CommandResult(query, 0, state, "", 0.0, 0.0)
+
+    waited = start.wait(Submitted("run", str(tmp_path), "7", "PENDING"), "slurm", Queue({}), print)
+    assert waited == "COMPLETED"
+    assert 100 < len(asked_s) < 200  # once in five seconds, but for the first half minute

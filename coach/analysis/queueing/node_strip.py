@@ -29,7 +29,7 @@ class NodeShare:
 
     @property
     def num_blocked(self) -> int:
-        """Neither allocated nor free."""
+        """The number of those that are neither allocated nor free; 0 if `free` is None."""
         return max(0, self.total - (self.allocated or 0) - (self.free or 0)) if self.free is not None else 0
 
 
@@ -44,14 +44,14 @@ class Strip:
     total: int
     allocated: int | None
     free: int | None
-    """Both None if a node's value is missing."""
+    """Like `allocated`, None if a node's value is missing."""
     num_blocked: int
     places: Mapping[str, int] = field(compare=False, repr=False)
     """Node name → index in `nodes`."""
 
     @property
     def has_gpus(self) -> bool:
-        """False for the nodes without any."""
+        """False if these are the nodes without GPUs."""
         return self.kind != CPUS
 
 

@@ -18,13 +18,14 @@ class UnevenGpus(Rule):
     """One GPU of the job is far less busy than the others, or far busier.
 
     What it sees
-        The mean utilization of each GPU over ten minutes of training: the least busy one compared with the
-        median of all.
+        The mean utilization of each GPU over ten minutes of training, in a run that has ended over all kept
+        samples: the least busy and the busiest one differ by `spread_points`. The one further from the median
+        is named.
     Why it matters
         In data-parallel training all GPUs wait for the slowest in each step. A GPU that works less has less
         to do, or waits more.
     When it stays silent
-        On a GPU that is idle most of the time (GPU003). If the ranks differ by design (pipeline, 3-D,
+        If a GPU is idle most of the time (GPU003). If the ranks differ by design (pipeline, 3-D,
         DataParallel). In start-up, evaluation, checkpoints and compilation, when one rank may work alone.
     What to do
         Look for work that one rank does for all (logging, evaluation, saving), and for shards of unequal

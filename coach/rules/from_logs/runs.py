@@ -28,6 +28,14 @@ _MAX_ENDED_CHARS = 120
 _MAX_SHAPE_CHARS = 60
 
 
+_OTHER_JOBS = (
+    *("array", "child", "dependency", "dependent", "following", "last", "new", "next", "old", "original"),
+    *("parent", "prev", "previous", "resubmitted", "submitted"),
+)
+_NOT_OF_ANOTHER = "".join(rf"(?<!\b{word}[ -])" for word in _OTHER_JOBS) + r"(?<!\bslurm[ _])"
+"""`Next job id: 18` at the end of a chained job, and `Array job ID: 16` in a header, name other jobs."""
+
+
 def _mark(name: str, pattern: str, *literals: str) -> Signature:
     return Signature(MARK, name, literals, pattern)
 
@@ -109,7 +117,7 @@ MARKS = (
     # A job's header: a different job id means another job.
     _mark(
         _JOB,
-        r"(?i)\b(?:slurm[_ ])?job[_ ]?id ?[:=] ?(?P<job>\d{1,10})\b",
+        rf"(?i)\b{_NOT_OF_ANOTHER}(?:slurm[_ ])?job[_ ]?id ?[:=] ?(?P<job>\d{{1,10}})\b",
         *("JOB_ID", "JOBID", "JobID", "JobId", "Job ID", "job ID", "job id", "Job id", "job_id", "jobid"),
     ),
     # A line that each run prints once: it starts a run if an earlier run has the same line.

@@ -20,7 +20,9 @@ from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
 _MAX_BLOCKS = 100
 _FEWEST_BEFORE = 2
 _FEWEST_AFTER = 20
-"""After so many steps above the first losses, the loss does not come back by itself."""
+"""A loss that stays above the first ones for this many steps does not come back by itself."""
+_MOST_LOST = 9.99
+"""A larger share of the progress says nothing: there was hardly any."""
 _NEAR_START = 0.25
 """Distance from the first losses, relative to them. A loss this near may belong to another run in the log, or
 to the next fold."""
@@ -33,8 +35,8 @@ class _Rise:
     start: int
     highest_before: float
     lowest_after: float
-    lost_share: float
-    """Lost share of the progress since the beginning."""
+    lost_share: float | None = None
+    """Lost share of the progress since the beginning; None if the loss lies orders of magnitude above it."""
 
 
 class LossDivergence(Rule):
@@ -46,9 +48,11 @@ class LossDivergence(Rule):
         metrics: a loss that rose to ten times the first ones within the first steps, and was never lower in
         the 20 steps since. In a series of five losses: three in a row that grow, from ten times the highest
         before. In metrics with accuracies: losses that were `exploded` times the newest ones, while the
-        accuracy never rose and the newest losses are no better than a guess. Messages of Lightning and
-        Tacotron that they stop for that reason. In the output of transformers' Trainer: a loss above
-        `no_guess` from the first value on, at a learning rate above `max_rate`.
+        accuracy never rose and the newest losses are no better than a guess. A loss that rose to `exploded`
+        times the highest before, fell to its former size again, and stays above `worse` times the highest
+        before. Messages of Lightning and Tacotron that they stop for that reason. In the output of
+        transformers' Trainer: a loss above `no_guess` from the first value on, at a learning rate above
+        `max_rate`.
     Why it matters
         Such a run seldom recovers: its progress is gone, and the hours since the jump are lost.
     When it stays silent
@@ -78,11 +82,13 @@ class LossDivergence(Rule):
         Threshold("lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth"),
         Threshold("warmup_steps", 100, "steps", "long enough for the optimizer's statistics"),
         Threshold("lost_share", 0.5, "of the progress", "a restart of the schedule loses a tenth or two"),
-        Threshold("max_rate", 1, "of learning", "Prodigy and D-Adaptation want 1; nothing wants more"),
-        Threshold("no_guess", 20, "of the loss", "guessing among a million words is 14"),
+        Threshold("max_rate", 1, "learning rate", "Prodigy and D-Adaptation need 1; no optimizer needs more"),
+        Threshold("no_guess", 20, "loss", "guessing among a million words has a loss of 14"),
         Threshold("exploded", 100, "times the newest", "no classifier falls by that without learning"),
         Threshold("worse", 1.2, "times the highest before", "a loss that is learned comes back below it"),
-        Threshold("exploded_divisor", 10, "times", "far too high a rate, as where the loss becomes NaN"),
+        Threshold(
+            "exploded_divisor", 10, "times", "the rate was far too high, as it is where a loss becomes NaN"
+        ),
         Threshold(
             "steep", 10, "times the highest before", "in the first steps, where no noise is of that size"
         ),
@@ -135,8 +141,13 @@ class LossDivergence(Rule):
         losses = [point.loss for point in points if point.loss is not None]
         accuracies = _accuracies(snapshot, history)
         consecutive = int(self.values["consecutive"])
-        if min(len(losses), len(accuracies)) <= consecutive or not min(accuracies) > 0:
-            return None
+        if (
+            min(len(losses), len(accuracies)) <= consecutive
+            or not 0 < min(accuracies) <= max(accuracies) <= 1
+        ):
+            return (
+                None  # an accuracy above 1 is in percent or of another kind: no guess can be derived from it
+            )
         early, newest = losses[: -(-len(losses) // 2)], losses[-consecutive:]
         worst = max(early)
         if not worst > max(self.values["no_guess"], self.values["exploded"] * max(newest)):
@@ -214,19 +225,16 @@ class LossDivergence(Rule):
         yield from lower_learning_rate(run, self.values["exploded_divisor"], self.values["warmup_steps"])
 
     def _hit(self, rise: _Rise, evidence: Evidence, time_s: float | None, run: Run | None) -> Hit:
+        told = [evidence]
+        if rise.lost_share is not None:
+            lost_pct = round(100 * rise.lost_share)
+            told.append(Evidence("of the progress since the beginning is lost", value=lost_pct, unit="%"))
         return Hit(
             summary=(
                 f"The training loss diverged: {rise.highest_before:.4g} at most before, "
                 f"{rise.lowest_after:.4g} at least since"
             ),
-            evidence=(
-                evidence,
-                Evidence(
-                    "of the progress since the beginning is lost",
-                    value=round(100 * rise.lost_share),
-                    unit="%",
-                ),
-            ),
+            evidence=tuple(told),
             confidence=0.8,
             fixes=tuple(self._fixes(run)),
             since_s=time_s,
@@ -271,7 +279,7 @@ class LossDivergence(Rule):
             gained = highs[0] - lowest
             lost = (lowest_after - lowest) / gained if gained > 0 else math.inf
             if lowest_after >= self.values["rise"] * highest and lost >= self.values["lost_share"]:
-                return _Rise(start * size, highest, lowest_after, min(lost, 9.99))
+                return _Rise(start * size, highest, lowest_after, lost if lost < _MOST_LOST else None)
         return None
 
     def _early_rise(self, losses: Sequence[float]) -> _Rise | None:
@@ -283,7 +291,7 @@ class LossDivergence(Rule):
             lowest_after = min(lowest_after, losses[start])
             highest = max(losses[:start])
             if lowest_after >= self.values["steep"] * highest:
-                return _Rise(start, highest, lowest_after, 9.99)
+                return _Rise(start, highest, lowest_after)
         return None
 
     def _steep_rise(self, losses: Sequence[float], start: int) -> _Rise | None:
@@ -293,7 +301,7 @@ class LossDivergence(Rule):
             return None
         if any(later <= value for value, later in pairwise(after)):
             return None
-        return _Rise(start, max(before), after[0], 9.99)
+        return _Rise(start, max(before), after[0])
 
 
 def _accuracies(snapshot: TargetSnapshot, history: History) -> list[float]:

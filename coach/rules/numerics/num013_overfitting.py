@@ -120,7 +120,8 @@ def _also_rose(best: _Evaluation, newest: _Evaluation) -> str:
     """Words about an accuracy that became better since the best loss; empty without one."""
     if best.accuracy is None or newest.accuracy is None or newest.accuracy <= best.accuracy:
         return ""
-    return f"; the accuracy rose from {best.accuracy:.1%} to {newest.accuracy:.1%}"
+    form = ".1%" if newest.accuracy <= 1 else ".4g"  # above 1 it is in percent, or no share at all
+    return f"; the accuracy rose from {best.accuracy:{form}} to {newest.accuracy:{form}}"
 
 
 def _advice(best: _Evaluation, newest: _Evaluation, *, can_save: bool) -> str:

@@ -61,16 +61,16 @@ class Cancelled(EndedBySlurm):
             return False
         if hit.signature == "task_failed" or self._follows_a_killed_task(hit, snapshot):
             return False
-        # srun ends a step soon after one of its tasks failed. A task that fails later than that failed
-        # because of the end.
+        # If a task failed before the line or shortly after it, srun ended the step because of that. A task
+        # that failed later was ended with the step.
         return all(
             failed.file == hit.file and failed.line > hit.line + self.values["lines_until_tasks_fail"]
             for failed in hits_of(snapshot, self.code, "task_failed")
         )
 
     def _follows_a_killed_task(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """True if srun ended a step because one of its tasks had been killed. srun's own line about that end
-        names no scancel, so a job that FAILED needs more."""
+        """True if srun ended a step because one of its tasks had been killed. srun writes the same line after
+        a scancel, so in a job that FAILED the line alone is no proof of one."""
         is_of_srun = hit.text.startswith(_SRUN_ENDS_IT)
         if is_of_srun and snapshot.state == "FAILED":
             return True

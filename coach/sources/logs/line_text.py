@@ -56,7 +56,7 @@ _FRAME = re.compile(r'[\s|]*File "[^"]+", line \d+(?:, in |$)')
 _SHOWN_BESIDE_A_MARK = re.compile(r"│\s*(?:❱\s*)?\d+ │|-{2,}> ?\d+ |> {4,}\S")
 """A source line as rich, notebooks and pytest print it."""
 _WARNED = re.compile(r"\S{1,400}:\d{1,7}: \w{0,60}Warning: ")
-"""Python prints the line that caused a warning below it."""
+"""Below a warning, Python prints the line that caused it."""
 _MAX_LINES_BELOW_A_FRAME = 16
 """Python prints a statement of several lines, and marks below it."""
 
@@ -67,8 +67,11 @@ def decode(data: bytes) -> str:
     If no byte outside ASCII is valid UTF-8, the text is Latin-1, which older programs and some libraries
     write.
     """
-    text = data.decode("utf-8", "replace")
-    if "\ufffd" in text and text.replace("\ufffd", "").isascii():
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", "replace")
+    if text.replace("\ufffd", "").isascii():
         return data.decode("latin-1")
     return text
 
@@ -80,8 +83,8 @@ def without_verdict(data: bytes) -> bytes:
 
 
 def last_state(line: str) -> str:
-    """The text that a terminal finally shows of a line, at most 4,096 characters: a progress bar rewrites its
-    line."""
+    """The text that a terminal finally shows of a line: a progress bar rewrites its line. After 4,096
+    characters it is cut, with `…` at its end."""
     piece = next((piece for piece in reversed(line.split("\r")) if piece), "")
     return piece if len(piece) <= _MAX_SHOWN_CHARS else piece[:_MAX_SHOWN_CHARS] + "…"
 

@@ -36,19 +36,19 @@ FIRST_AGES_S: Mapping[str, float] = MappingProxyType(
 """Kind of a shared request → largest age in seconds of an answer for a coach that has none yet."""
 
 PROBE_KEPT_S = 18.0
-"""Seconds for which a probe that found no controller is valid for all coaches: each of them would probe as
-often. A probe that found it is not shared: each coach has seen a later failure."""
+"""Seconds for which all coaches use a probe that found no controller. A probe that found one is not shared: a
+coach probes only after a failure, which may be newer than that probe."""
 _PROBE = "ping"
 
 _SHARE_OF_PAUSE = 0.9
-"""A coach uses an answer that arrived after its own last one, unless it is nearly as old as that."""
+"""The largest age of another coach's answer, as a share of the time since this coach last used one."""
 
 FAILURE_AGE_S = 4.0
 """Seconds for which a failure is valid for all coaches; after that, the next coach tries again."""
 
 LOCK_SLACK_S = 3.0
-"""A lock that exists for longer than a command may take plus this was left behind. The waiter measures the
-time. If the owner was a process of this machine that has ended, this is known at once."""
+"""A lock was left behind if a waiter has seen it for the time limit of a command plus these seconds. If its
+owner was a process of this machine, the waiter knows at once that it has ended."""
 
 _MAX_AHEAD_S = 2.0
 """The clocks of login nodes differ a little; an answer from further in the future is ignored."""

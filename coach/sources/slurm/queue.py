@@ -1,9 +1,9 @@
 """Read the queue: the query for squeue, and the parser of its answer.
 
 One request serves every screen. `-t all` adds the jobs that ended within MinJobAge, at no cost for the
-controller: squeue itself filters states. GPUs are read from four columns: without slurmdbd the allocated TRES
-contain no GPUs, and requests by --gpus and by --gres are in different columns. All functions are pure, except
-that each query has random separators.
+controller: squeue itself filters states. GPUs are read from five columns: without slurmdbd the allocated TRES
+contain no GPUs, and requests by --gpus, --gres and the other options are in different columns. All functions
+are pure, except that each query has random separators.
 """
 
 from __future__ import annotations
@@ -46,13 +46,26 @@ _FIRST_FIELDS = (
     *("account", "qos", "exit_code", "workdir"),
 )
 _MORE_FIELDS = ("jobid", "dependency", "reservation", "prioritylong", "schednodes", "restartcnt")
+_SOCKET_FIELDS = ("tres-per-socket", "sockets")
 _OWN_FIELDS = ("command", "stdout", "stderr")
-_ALL_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, "name")
-_OWN_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, *_OWN_FIELDS, "name")
-_NUM_MORE = {len(_OWN_JOBS) - num_more: num_more for num_more in (0, 3, 9)}
-"""Number of fields of a record → number of fields that it lacks before the name. Old recordings have the
-shortest records."""
+_ALL_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, *_SOCKET_FIELDS, "name")
+_OWN_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, *_SOCKET_FIELDS, *_OWN_FIELDS, "name")
+_NUM_FIRST, _NUM_OLD = len(_FIRST_FIELDS), len(_FIRST_FIELDS) + len(_MORE_FIELDS)
+_GAPS = {
+    len(_OWN_JOBS) - num_missing: (place, num_missing)
+    for place, num_missing in (
+        (0, 0),
+        (len(_ALL_JOBS) - 1, len(_OWN_FIELDS)),
+        (_NUM_OLD, len(_SOCKET_FIELDS)),
+        (_NUM_OLD, len(_SOCKET_FIELDS) + len(_OWN_FIELDS)),
+        (_NUM_FIRST, len(_OWN_JOBS) - _NUM_FIRST - 1),
+    )
+}
+"""Number of fields of a record → the place at which it lacks fields, and their number. Old recordings have
+shorter records."""
 
+_ANY_NUMBER = "*"
+"""squeue's sign for a number of sockets that the job did not request."""
 _STATE = re.compile(r"^[A-Z][A-Z_]*$")
 _CLUSTER = re.compile(r"^CLUSTER: (\S+)(?:\n+|$)")
 
@@ -167,15 +180,17 @@ class _RowReader:
 
     def read(self, record: list[str]) -> Job:
         """Raises BadRow if the record is not a job."""
-        num_more = _NUM_MORE.get(len(record))
-        if num_more is None:
+        gap = _GAPS.get(len(record))
+        if gap is None:
             raise BadRow(f"{len(record)} fields")
-        record[-1:-1] = [""] * num_more
-        # In the order of _FIRST_FIELDS, _MORE_FIELDS and _OWN_FIELDS.
+        place, num_missing = gap
+        record[place:place] = [""] * num_missing
+        # In the order of _FIRST_FIELDS, _MORE_FIELDS, _SOCKET_FIELDS and _OWN_FIELDS.
         job_id, user, state, reason, partition, nodes, num_nodes, num_cpus, num_tasks = record[:9]
         allocated, per_job, per_node, per_task, used, left, limit, submit, start, end = record[9:19]
         account, qos, exit_code, work_dir, raw_job_id, dependency, reservation = record[19:26]
-        priority, scheduled_nodes, num_requeues, command, stdout, stderr, name = record[26:]
+        priority, scheduled_nodes, num_requeues, per_socket, sockets = record[26:31]
+        command, stdout, stderr, name = record[31:]
         texts, times, durations = self._texts, self._times, self._durations
         known_state, has_ended = self._states[state]
         if not is_job_id(job_id) or not user:
@@ -190,7 +205,9 @@ class _RowReader:
             nodes=texts[nodes],
             num_nodes=self._counts[num_nodes],
             num_cpus=self._counts[num_cpus],
-            num_gpus=self._gpus[allocated, per_job, per_node, per_task, num_nodes, num_tasks],
+            num_gpus=self._gpus[
+                allocated, per_job, per_node, per_task, per_socket, num_nodes, num_tasks, sockets
+            ],
             time_used_s=durations[used],
             # squeue continues to count after the end.
             time_left_s=None if has_ended else durations[left],
@@ -230,20 +247,24 @@ def _parse_job_exit_code(text: str, state: str) -> int | None:
     return None if code == 0 and state != "COMPLETED" else code
 
 
-def _count_job_gpus(words: tuple[str, str, str, str, str, str]) -> int | None:
+def _count_job_gpus(words: tuple[str, str, str, str, str, str, str, str]) -> int | None:
     """GPUs of a whole job: the allocated ones if the site accounts for GPUs, else the requested ones per job,
-    node or task; 0 if none were requested."""
-    allocated, per_job, per_node, per_task, num_nodes, num_tasks = words
-    for told, multiplier in (
-        (allocated, None),
-        (per_job, None),
-        (per_node, num_nodes),
-        (per_task, num_tasks),
+    node, task or socket; 0 if none were requested, None if their number is not known."""
+    allocated, per_job, per_node, per_task, per_socket, num_nodes, num_tasks, sockets = words
+    for told, multipliers in (
+        (allocated, ()),
+        (per_job, ()),
+        (per_node, (num_nodes,)),
+        (per_task, (num_tasks,)),
+        (per_socket, (sockets, num_nodes)),
     ):
-        if "gpu" not in told:
+        count = count_gpus(told) if "gpu" in told else None
+        if count is None:
             continue
-        count = count_gpus(told)
-        if count is not None:
-            factor = 1 if multiplier is None else parse_count(multiplier)
-            return None if factor is None else count * factor
+        for multiplier in multipliers:
+            factor = None if multiplier == _ANY_NUMBER else parse_count(multiplier)
+            if factor is None:
+                return None
+            count *= factor
+        return count
     return 0

@@ -171,10 +171,11 @@ class Launches:
 
     def _show_submitted(self, screen: CoachScreen, plan: Plan, submitted: Submitted) -> None:
         """Open the launched run, of several the first, and name the key that shows them all."""
-        self.show_launched(screen, submitted)
         if plan.others:
             key = self._stage.context.label("compare")
-            self._stage.tell(f"{1 + len(plan.others)} runs launched, this is the first: {key} shows all")
+            told = f"{1 + len(plan.others)} runs launched, this is the first: {key} shows all"
+            submitted = replace(submitted, notes=(*submitted.notes, told))
+        self.show_launched(screen, submitted)
 
     def show_launched(self, screen: CoachScreen, submitted: Submitted) -> None:
         """Open the launched run, unless the user has opened another screen meanwhile."""

@@ -64,13 +64,15 @@ class AsciiText:
         return text if text.isascii() else _OTHERS.sub(self._replace, text)
 
     def _replace(self, found: re.Match[str]) -> str:
-        known = self._known
-        for character in found[0]:
-            if character not in known:
-                if len(known) > _MOST_KNOWN:
-                    known = self._known = dict(_SIGNS)
-                known[character] = _ascii(character)
-        return "".join(known[character] for character in found[0])
+        return "".join(map(self._sign, found[0]))
+
+    def _sign(self, character: str) -> str:
+        sign = self._known.get(character)
+        if sign is None:
+            if len(self._known) > _MOST_KNOWN:
+                self._known = dict(_SIGNS)
+            sign = self._known[character] = _ascii(character)
+        return sign
 
 
 def _ascii(character: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import takewhile
 
 from coach.tui.render.axis import bounded
 from coach.tui.render.chart import Point, plot
@@ -52,17 +53,20 @@ def curve_lines(
 def _heading(
     title: str, known: Sequence[tuple[float, float]], width: int, words: tuple[str, str, str]
 ) -> Line:
-    """The title with the newest value, and with the step from which values are not finite. `words`: its unit,
-    a note, and the word for a step."""
+    """The title with the newest value, and the step from which values are not finite. If the newest one is
+    finite again: the last step that was not. `words`: its unit, a note, and the word for a step."""
     unit, note, counted_by = words
     newest = known[-1][1] if known else None
     is_broken = newest is not None and not math.isfinite(newest)
     heading = [muted("─ "), strong(f"{title} "), Span(number(newest), "critical" if is_broken else "")]
     if unit and newest is not None:
         heading.append(muted(f" {unit}"))
-    lost = next((x for x, y in known if not math.isfinite(y)), None)
-    if lost is not None:
-        heading.append(Span(f"  ✖ not finite from {counted_by} {lost:.0f}", "critical"))
+    lost = [x for x, y in known if not math.isfinite(y)]
+    if is_broken:
+        first, _ = list(takewhile(lambda point: not math.isfinite(point[1]), reversed(known)))[-1]
+        heading.append(Span(f"  ✖ not finite from {counted_by} {first:.0f}", "critical"))
+    elif lost:
+        heading.append(Span(f"  ▲ not finite at {counted_by} {lost[-1]:.0f}", "warning"))
     if note:
         heading.append(muted(f"  {note}"))
     heading.append(muted(" " + "─" * width))

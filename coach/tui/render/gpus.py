@@ -43,6 +43,7 @@ STALE_S = 30.0
 LOST_S = 10.0
 """The same limit for a GPU whose node has reported newer samples of other GPUs."""
 _SPARK_WIDTH = 16
+_MAX_EVENTS = 3
 _COLUMNS = (
     Column("gpu", "GPU", 7),
     Column("sm", "SM ACTIVE", 13, 1),
@@ -301,13 +302,9 @@ def quantity_line(quantity: Quantity, samples: Sequence[GpuSample], width: int) 
 
 
 def trouble_lines(history: History, gpus: Sequence[GpuKey], now_s: float, width: int) -> list[Line]:
-    """Problems that the driver reported for these GPUs: Xid errors, memory errors, missing links. Empty if
-    there are none."""
-    known, told = set(gpus), []
-    for event in list(history.gpu_events)[-3:]:
-        if (event.node, event.gpu) in known:
-            xid = UNKNOWN if event.xid is None else event.xid
-            told.append(f"Xid {xid} on {name_of((event.node, event.gpu))}, {age(now_s - event.time_s)} ago")
+    """Problems that the driver reported for these GPUs: the newest Xid errors, memory errors, missing links.
+    Empty if there are none."""
+    told = _xids(history, gpus, now_s)
     for key in gpus:
         link, health = history.gpu_link(*key), history.gpu_health(*key)
         if health is not None:
@@ -325,3 +322,14 @@ def trouble_lines(history: History, gpus: Sequence[GpuKey], now_s: float, width:
             if active < links:
                 told.append(f"{name_of(key)}: {active} of {links} NVLinks active")
     return [clip(line(Span(f" ▲ {text}", "warning")), width) for text in told]
+
+
+def _xids(history: History, gpus: Sequence[GpuKey], now_s: float) -> list[str]:
+    """The newest Xid errors of these GPUs, oldest first."""
+    known = set(gpus)
+    events = [event for event in history.gpu_events if (event.node, event.gpu) in known]
+    return [
+        f"Xid {UNKNOWN if event.xid is None else event.xid} on {name_of((event.node, event.gpu))}, "
+        f"{age(now_s - event.time_s)} ago"
+        for event in events[-_MAX_EVENTS:]
+    ]

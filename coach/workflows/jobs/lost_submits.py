@@ -113,17 +113,20 @@ def ask_for_jobs(lost: Sequence[Run], settings: Settings, io: Io, user: str) -> 
     return find_jobs(lost, queue, error, settings, io, user)
 
 
-def adopt(run: Run, job_id: str, found_by: str, settings: Settings) -> None:
+def adopt(run: Run, job_id: str, found_by: str, settings: Settings) -> bool:
     """Write the job's id into run.json, unless the launcher is still there to do it.
 
-    If it cannot be written, the job is looked for again the next time.
+    Returns False if it could not be written; then the job is looked for again the next time.
     """
     if settings.is_readonly or run.is_launching:
-        return
+        return True
     path = runs.RunPaths(run.run_dir).run_json
-    with contextlib.suppress(OSError, runs.RunFileError):
+    try:
         if path.stat().st_uid == os.geteuid() and runs.read_json(path).get("job_id") is None:
             runs.update_json(path, {"job_id": job_id, "found_by": found_by, "launcher": None})
+    except (OSError, runs.RunFileError):
+        return False
+    return True
 
 
 def lines_for_launch(recipe: str, settings: Settings, io: Io, user: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ that cannot be launched with the reason. The coach.toml is a proposal, to be rea
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def propose(directory: Path) -> Proposal:
             left_out.append(f"{path.name}: a batch file starts it")
             continue
         if kind is OwnKind.BATCH:
-            started |= _scripts_in(read(path))
+            started |= _scripts_in(read(path), directory)
         name = _name(path, tables)
         tables[name] = _table(name, path, kind, recipe, key=len(tables) + 1)
         understood.append(f"{path.name}: [training.{name}], {_parameters_text(recipe)}")
@@ -111,10 +112,23 @@ def _candidates(paths: Iterable[Path]) -> Iterator[tuple[Path, OwnKind]]:
             yield path, OwnKind.SCRIPT
 
 
-def _scripts_in(text: str) -> set[str]:
-    """Names of the Python files among the words of a batch file."""
+def _scripts_in(text: str, directory: Path) -> set[str]:
+    """Names of the Python files of this directory among the words of a batch file."""
     words = (word.strip("\"'();&|") for word in text.split())
-    return {Path(word).name for word in words if word.endswith(".py")}
+    return {Path(word).name for word in words if word.endswith(".py") and _is_in(directory, word)}
+
+
+def _is_in(directory: Path, word: str) -> bool:
+    """True if the path in a batch file can be that of a file in this directory.
+
+    The directory may have several absolute paths, and the value of a variable is not known. So the last
+    folder behind such a beginning decides; without one, the file counts.
+    """
+    if not word.startswith(("/", "~")) and "$" not in word:
+        return Path(os.path.normpath(directory / word)).parent == directory
+    _, _, behind = word.rpartition("$")
+    folders = Path(behind).parts[1 if "$" in word else 0 : -1]
+    return not folders or folders[-1] == directory.name
 
 
 def _begins_with_options(path: Path) -> bool:

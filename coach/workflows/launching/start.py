@@ -37,6 +37,8 @@ from coach.workflows.readonly import refuse_if_readonly
 
 _LOOK_INTERVAL_S = 0.5
 _QUEUE_INTERVAL_S = 5.0
+_ENDING_INTERVAL_S = 1.0
+"""Seconds between two questions to the controller soon after the run directory has reported an end."""
 _FORGOTTEN_WAIT_S = 30.0
 """Seconds that an exit.json may take to appear on a shared file system after Slurm has forgotten the job."""
 
@@ -61,9 +63,8 @@ def make_ready(plan: Plan) -> None:
 def check_ready(plan: Plan) -> None:
     """Raise the errors that `make_ready` would, without making a run.
 
-    The code is kept, so that the printed script can be started by hand.
-
-    Such a script makes its own run directory, except for the folder that Slurm needs before it starts.
+    The code stays, so that the printed script can be started by hand. That script makes its own run
+    directory. Slurm needs the folder of the logs before the script starts, so it is made here.
     """
     run_dir = Path(plan.run_dir)
     with _told(plan):
@@ -253,11 +254,14 @@ class _Queue:
         self._last_note: str | None = None
 
     def wait(self) -> str | None:
-        asked_s = forgotten_since_s = None
+        asked_s = forgotten_since_s = said_since_s = None
         while True:
             now_s = time.monotonic()
             has_said = is_final(self._said())
-            if asked_s is None or now_s - asked_s >= (1.0 if has_said else _QUEUE_INTERVAL_S):
+            said_since_s = (now_s if said_since_s is None else said_since_s) if has_said else None
+            # A job that was requeued keeps the record of its earlier end until it starts again.
+            is_ending = said_since_s is not None and now_s - said_since_s < _FORGOTTEN_WAIT_S
+            if asked_s is None or now_s - asked_s >= (_ENDING_INTERVAL_S if is_ending else _QUEUE_INTERVAL_S):
                 asked_s = now_s
                 state = self._ask()
                 if is_final(state):

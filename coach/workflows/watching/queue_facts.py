@@ -6,7 +6,6 @@ that hangs does not stop the queue.
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 
 from coach import runs
@@ -75,7 +74,8 @@ def _placed_jobs(queue: JobList, user: str) -> frozenset[tuple[str, str]]:
 
 
 class RunRecords:
-    """Writes each fact into run.json once."""
+    """Writes each fact into run.json once. If it cannot be written, the next answer of the queue tries
+    again."""
 
     def __init__(self, sharer: Sharer | None, aside: Aside) -> None:
         self._sharer = sharer
@@ -87,7 +87,7 @@ class RunRecords:
         """Write the job id of a run whose submission had no answer."""
         if not run.is_launching and (run.run_id, job_id) not in self._jobs:
             self._jobs.add((run.run_id, job_id))
-            self._aside.do(f"job of {run.run_id}", partial(adopt, run, job_id, "StdOut", settings))
+            self._aside.do(f"job of {run.run_id}", partial(self._write_job, run, job_id, settings))
 
     def keep_end(self, run: Run, job: Job) -> None:
         """Write how the job ended."""
@@ -97,10 +97,16 @@ class RunRecords:
         self._ends.add(end)
         self._aside.do(f"end of {run.run_id}", partial(self._write_end, run, job))
 
+    def _write_job(self, run: Run, job_id: str, settings: Settings) -> None:
+        if not adopt(run, job_id, "StdOut", settings):
+            self._jobs.discard((run.run_id, job_id))
+
     def _write_end(self, run: Run, job: Job) -> None:
         path = runs.RunPaths(run.run_dir).run_json
-        with contextlib.suppress(OSError, runs.RunFileError):
+        try:
             if not is_final(runs.read_json(path).get("state")):
                 runs.update_json(path, {"state": job.state, "ended_time_s": job.end_time_s})
                 if self._sharer is not None:
                     self._sharer.tell_end(run, job.state)
+        except (OSError, runs.RunFileError):
+            self._ends.discard((run.run_id, job.end_time_s))

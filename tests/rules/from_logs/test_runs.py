@@ -86,6 +86,9 @@ def test_lsf_s_report_stands_above_a_job_s_output_or_below_it(log: str) -> None:
         "Training of the small model begins\n" + STEPS + OOM + "Training of the small model begins\n",
         # A header that names the same job twice.
         "SLURM_JOB_ID=17\n" + STEPS + "SLURM_JOB_ID=17\n" + OOM,
+        # A header or a script's last line that names another job.
+        "Job ID: 17\nArray job ID: 16\n" + STEPS + OOM,
+        "SLURM_JOB_ID=17\n" + STEPS + OOM + "Next Slurm job id: 18\n",
     ],
 )
 def test_one_run_stays_one(log: str) -> None:

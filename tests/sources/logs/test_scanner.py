@@ -299,12 +299,22 @@ def test_a_line_of_several_ranks_a_counter_and_an_error_begin_no_run(log: str) -
         ("caf\xe9 geöffnet: Killed\n".encode("latin-1"), "caf\xe9 geöffnet: Killed"),
         ("日本 caf\xe9: Killed\n".encode(), "日本 caf\xe9: Killed"),
         ("日本".encode() + b"\xff: Killed\n", "日本\ufffd: Killed"),
+        ("token \ufffd: Killed\n".encode(), "token \ufffd: Killed"),
         ("日本 Killed\n".encode("utf-16"), "日本 Killed"),
         (b"\xfe\xff" + "日本 Killed\n".encode("utf-16-be"), "日本 Killed"),
         (b"\xef\xbb\xbfKilled\n", "Killed"),
         (bytes(5000) + b"Killed\n", "Killed"),
     ],
-    ids=["latin-1", "utf-8", "torn utf-8", "utf-16", "utf-16, big end first", "utf-8 with a mark", "hole"],
+    ids=[
+        "latin-1",
+        "utf-8",
+        "torn utf-8",
+        "a replacement",
+        "utf-16",
+        "utf-16, big end first",
+        "utf-8 with a mark",
+        "hole",
+    ],
 )
 @pytest.mark.parametrize("size", [11, 100_000])
 def test_a_log_is_read_in_the_encoding_it_was_written_in(data: bytes, shown: str, size: int) -> None:

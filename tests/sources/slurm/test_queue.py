@@ -49,6 +49,19 @@ def test_gpu_counts_are_right_without_accounting_for_every_kind_of_request() -> 
     assert [new[number].num_gpus for number in ("1", "2", "3", "4_0", "6")] == [4, 2, 3, 0, 4]
 
 
+@pytest.mark.parametrize(("sockets", "expected"), [("2", 4), ("*", None), ("", None)])
+def test_gpus_requested_per_socket_are_counted(sockets: str, expected: int | None) -> None:
+    """As printed by 22.05.8 for `-N2 --gpus-per-socket=1 --sockets-per-node=2`."""
+    said = "jobarrayid=7 username=ada state=PENDING numnodes=2 numcpus=4 numtasks=4 name=wrap"
+    values = dict(word.split("=") for word in said.split())
+    values |= {"tres-per-socket": "gres:gpu:1", "sockets": sockets}
+    for query in (jobs_query(None), jobs_query("ada")):
+        names = [column.partition(":")[0] for column in query.argv[-1].split(",")]
+        row = query.separator.join(values.get(name, "N/A") for name in names) + query.record_end
+        jobs, num_bad = parse_jobs(row, query.separator, query.record_end)
+        assert (num_bad, jobs[0].num_gpus, jobs[0].name, jobs[0].stdout) == (0, expected, "wrap", None)
+
+
 def test_allocated_gpus_override_requested_gpus_if_the_site_accounts_for_them() -> None:
     query = jobs_query(None)
     text = captured("squeue-22.05.txt").decode("utf-8", "surrogateescape")

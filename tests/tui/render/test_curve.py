@@ -14,6 +14,16 @@ def test_a_value_that_is_not_finite_breaks_the_line_and_is_named() -> None:
     assert "not finite from step 2" in plain(rows[0])
 
 
+def test_a_value_that_is_finite_again_is_no_critical_end() -> None:
+    """Under fp16 the scaler skips steps whose gradients overflow, and the training goes on."""
+    inf = float("inf")
+    (head, *_) = curve_lines("grad norm", [(1, 2.0), (2, inf), (3, 1.5)], 60, 8)
+    assert "▲ not finite at step 2" in plain(head)
+    assert "critical" not in [span.tone for span in head]
+    (head, *_) = curve_lines("grad norm", [(1, inf), (2, 2.0), (3, inf), (4, inf)], 60, 8)
+    assert "✖ not finite from step 3" in plain(head)
+
+
 @pytest.mark.parametrize("size", [(40, 5), (40, 4), (60, 9), (120, 20)])
 @pytest.mark.parametrize("points", [[], [(1, 1.0)], [(1, float("nan"))], [(i, i * 1.5) for i in range(500)]])
 def test_a_curve_keeps_to_its_place(size: tuple[int, int], points: list[tuple[float, float | None]]) -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from coach.analysis.measured.gpu_quantities import UTILIZATION
-from coach.model.training.telemetry import GpuHealth, GpuLink, HostSample, Rung
+from coach.model.training.telemetry import GpuEvent, GpuHealth, GpuLink, HostSample, Rung
 from coach.tui.render.gpu_history import history_lines
 from coach.tui.render.gpus import (
     grid_lines,
@@ -119,6 +119,13 @@ def test_hardware_reports_are_shown_and_healthy_hardware_shows_nothing() -> None
     assert "node01 gpu 2: 1 uncorrected memory error" in shown
     assert "remapping of a memory row waits for a reset" in shown
     assert "node01 gpu 5: 17 of 18 NVLinks active" in shown
+
+
+def test_newer_errors_of_other_gpus_do_not_hide_those_of_the_shown_ones() -> None:
+    history = make_gpu_job(num_nodes=2)
+    history.add_samples([GpuEvent("node02", NOW_S, gpu, None, 31) for gpu in range(3)])
+    of_the_first = [key for key in history.gpus if key[0] == "node01"]
+    assert "Xid 79 on node01 gpu 3" in text(trouble_lines(history, of_the_first, NOW_S, 79))
 
 
 def test_each_rank_has_a_row_with_its_memory() -> None:

@@ -48,6 +48,35 @@ def test_batch_files_and_scripts_become_trainings_that_can_be_launched(tmp_path:
     assert [(each.name, each.key) for each in read_project(path)] == [("pretrain", "1"), ("small", "2")]
 
 
+@pytest.mark.parametrize(
+    ("word", "is_started"),
+    [
+        ("train.py", True),
+        ("./train.py", True),
+        ("sub/../train.py", True),
+        ('"$SLURM_SUBMIT_DIR"/train.py', True),
+        ('$(dirname "$0")/train.py', True),
+        ("$HOME/work/mine/train.py", True),
+        ("/elsewhere/mounted/mine/train.py", True),
+        ("sub/train.py", False),
+        ("../train.py", False),
+        ("$SLURM_SUBMIT_DIR/sub/train.py", False),
+        ("~/other/train.py", False),
+        ("/opt/other/train.py", False),
+    ],
+)
+def test_a_batch_file_that_starts_a_script_of_another_folder_hides_none(
+    tmp_path: Path, word: str, is_started: bool
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "job.sbatch").write_text(f"#!/bin/bash\n#SBATCH -N1\nsrun python {word}\n")
+    (mine / "train.py").write_text(SCRIPT)
+    proposal = propose(mine)
+    assert ("train.py: a batch file starts it" in proposal.left_out) is is_started
+    assert len(proposal.understood) == (1 if is_started else 2)
+
+
 def test_a_file_that_is_there_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "coach.toml").write_text("# mine\n")

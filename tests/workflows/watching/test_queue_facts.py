@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from coach import runs
 from coach.config import Settings
 from coach.model.reading import JobList, Reading
 from coach.model.slurm.cluster import Job
 from coach.sources.io import SystemIo
-from coach.workflows.watching.queue_facts import QueueFacts
+from coach.sources.runs.run_files import parse_run
+from coach.workflows.sharing import Aside
+from coach.workflows.watching.queue_facts import QueueFacts, RunRecords
 from coach.workflows.watching.world import World
 from tests.analysis.made_jobs import job
 
@@ -41,3 +44,19 @@ def test_jobs_of_others_and_answers_of_other_sources_change_nothing(facts: Queue
     facts.learn(told(WAITING))
     assert not facts.learn(told(WAITING, job("19", "RUNNING", user="bob", nodes="node1")))
     assert not facts.learn(Reading("nodes", 1000.0, 0.1, None, "no answer"))
+
+
+def test_a_fact_that_could_not_be_written_is_written_with_a_later_answer(tmp_path: Path) -> None:
+    settings = Settings(runs_root=tmp_path, cache_dir=tmp_path / "cache", config_dir=tmp_path)
+    paths = runs.RunPaths(tmp_path / "one")
+    paths.run_dir.mkdir()
+    run, aside = parse_run({}, str(paths.run_dir)), Aside()
+    records = RunRecords(None, aside)
+    ended = job("17", "TIMEOUT", user="ada", nodes="node1", end_time_s=9.0)
+    for text in ("torn", "{}"):
+        paths.run_json.write_text(text)
+        records.keep_job(run, "17", settings)
+        records.keep_end(run, ended)
+        aside.wait(60)
+    written = runs.read_json(paths.run_json)
+    assert (written["job_id"], written["state"], written["ended_time_s"]) == ("17", "TIMEOUT", 9.0)
