@@ -121,6 +121,15 @@ def parts_of(target: str, rows: Iterable[QueuedJob]) -> tuple[Part, ...]:
     return tuple(found)
 
 
+def rows_by_id(target: str, rows: Iterable[QueuedJob]) -> dict[str, list[QueuedJob]]:
+    """Job id → its rows, for each array task that the target names; the target's own id if it is no array."""
+    found: dict[str, list[QueuedJob]] = {}
+    for part in parts_of(target, rows):
+        for job_id in [f"{group_id(target)}_{task}" for task in part.tasks or ()] or [target]:
+            found.setdefault(job_id, []).append(part.row)
+    return found
+
+
 def names_for(
     verb: Verb, target: str, accepted: Sequence[Part], rows: Sequence[QueuedJob]
 ) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
