@@ -236,6 +236,18 @@ def test_a_classifier_that_learns_or_did_not_explode_is_not_said_to_guess(
     assert not [summary for rule, summary in said(judged(_printed(epochs))) if rule == "NUM006"]
 
 
+def test_a_diverged_loss_never_lost_more_than_all_of_its_progress() -> None:
+    def evidence(*losses: float) -> list[float | None]:
+        (finding,) = judged(f"step {10 * place} loss {loss}" for place, loss in enumerate(losses)).findings
+        assert finding.rule == "NUM006"
+        return [each.value for each in finding.evidence if each.unit == "%"]
+
+    rising = (400.0, 500.0, 600.0, 700.0)
+    assert evidence(2.3, 2.2, 2.1, 2.0, 1.9, *rising) == [100]
+    assert evidence(8.0, 5.0, 2.0, 1.0, 1.0, 1.0, 1.0, 5.0, 5.1, 5.2, 5.3) == [57]
+    assert evidence(2.3, 2.3, 2.3, 2.3, 2.3, *rising) == [], "there was no progress"
+
+
 WITHOUT_ACCURACY = [2.3, 4e10, 2189.0, 3.7, 4.1, 3.2, 3.1]
 
 

@@ -33,8 +33,9 @@ class _Rise:
     start: int
     highest_before: float
     lowest_after: float
-    lost_share: float
-    """Lost share of the progress since the beginning."""
+    lost_share: float | None
+    """Lost share of the progress since the beginning, above 1 if the loss is higher than at first; None if
+    there was no progress."""
 
 
 class LossDivergence(Rule):
@@ -214,6 +215,7 @@ class LossDivergence(Rule):
         yield from lower_learning_rate(run, self.values["exploded_divisor"], self.values["warmup_steps"])
 
     def _hit(self, rise: _Rise, evidence: Evidence, time_s: float | None, run: Run | None) -> Hit:
+        lost = rise.lost_share
         return Hit(
             summary=(
                 f"The training loss diverged: {rise.highest_before:.4g} at most before, "
@@ -221,11 +223,7 @@ class LossDivergence(Rule):
             ),
             evidence=(
                 evidence,
-                Evidence(
-                    "of the progress since the beginning is lost",
-                    value=round(100 * rise.lost_share),
-                    unit="%",
-                ),
+                *((_evidence_of_loss(lost),) if lost is not None else ()),
             ),
             confidence=0.8,
             fixes=tuple(self._fixes(run)),
@@ -268,10 +266,10 @@ class LossDivergence(Rule):
                 continue
             half = start // 2 if start >= 2 * consecutive else 0
             highest, lowest = max(highs[half:start]), min(lows[:start])
-            gained = highs[0] - lowest
-            lost = (lowest_after - lowest) / gained if gained > 0 else math.inf
-            if lowest_after >= self.values["rise"] * highest and lost >= self.values["lost_share"]:
-                return _Rise(start * size, highest, lowest_after, min(lost, 9.99))
+            lost = _lost_share(highs[0], lowest, lowest_after)
+            is_much = lost is None or lost >= self.values["lost_share"]
+            if lowest_after >= self.values["rise"] * highest and is_much:
+                return _Rise(start * size, highest, lowest_after, lost)
         return None
 
     def _early_rise(self, losses: Sequence[float]) -> _Rise | None:
@@ -283,7 +281,8 @@ class LossDivergence(Rule):
             lowest_after = min(lowest_after, losses[start])
             highest = max(losses[:start])
             if lowest_after >= self.values["steep"] * highest:
-                return _Rise(start, highest, lowest_after, 9.99)
+                lost = _lost_share(losses[0], min(losses[:start]), lowest_after)
+                return _Rise(start, highest, lowest_after, lost)
         return None
 
     def _steep_rise(self, losses: Sequence[float], start: int) -> _Rise | None:
@@ -293,7 +292,16 @@ class LossDivergence(Rule):
             return None
         if any(later <= value for value, later in pairwise(after)):
             return None
-        return _Rise(start, max(before), after[0], 9.99)
+        return _Rise(start, max(before), after[0], _lost_share(before[0], min(before), after[0]))
+
+
+def _lost_share(first: float, lowest: float, lowest_after: float) -> float | None:
+    return (lowest_after - lowest) / (first - lowest) if first > lowest else None
+
+
+def _evidence_of_loss(share: float) -> Evidence:
+    text = "share of the progress since the beginning that is lost"
+    return Evidence(text, value=min(100, round(100 * share)), unit="%")
 
 
 def _accuracies(snapshot: TargetSnapshot, history: History) -> list[float]:
