@@ -133,7 +133,11 @@ def judge_skew(directory: Path, skew: Skew) -> Check:
     what = "clock"
     off_s = abs(skew.skew_s)
     if off_s - skew.error_s <= MAX_SKEW_S:
-        value = f"{directory}: within {max(off_s, skew.error_s):.1g} s of this machine's"
+        value = f"{directory}: within {off_s + skew.error_s:.2f} s of this machine's"
+        if skew.error_s > MAX_SKEW_S:
+            because = f"its answer took {2 * skew.error_s:.0f} s, too long to compare the clocks"
+            todo = "try again when the file server is less busy"
+            return Check("roots", what, CheckState.UNKNOWN, value, because, todo, is_needed=False)
         return Check("roots", what, CheckState.OK, value, is_needed=False)
     side = "ahead of" if skew.skew_s > 0 else "behind"
     because = "ages on the screen are off by as much"
