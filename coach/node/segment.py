@@ -24,7 +24,7 @@ _FOLDER = re.compile(r"(?:checkpoint|global_step|step|epoch|iter)[-_=]?(\d+)", r
 _FILE = re.compile(
     r"(?:^|[^a-z])(?:step|epoch|iter(?:ation)?|checkpoint|ckpt|last|latest)[-_=]?\d{0,20}"
     r"(?:[^a-z\d].{0,200})?"
-    r"\.(?:pt|pth)$|\.ckpt$",
+    r"\.(?:pt|pth)(?:\.tar)?$|\.ckpt$",
     re.IGNORECASE,
 )
 _WEIGHTS = re.compile(r"(?:pytorch_model|model|adapter_model)[\w-]*\.(?:bin|safetensors)")
