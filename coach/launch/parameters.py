@@ -106,7 +106,7 @@ def resolve(
 
 
 def _described(key: str, parameters: Mapping[str, Parameter]) -> list[str]:
-    """The parameter whose description has the words of the key: `learning_rate` means lr."""
+    """The first parameter whose description contains the words of the key: `learning_rate` means lr."""
     words = key.replace("_", " ").replace("-", " ").casefold().strip()
     known = [each.name for each in parameters.values() if words in each.help.casefold()] if words else []
     return known[:1] if len(words) > 3 else []

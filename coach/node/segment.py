@@ -103,7 +103,7 @@ def end(
     paths: runs.RunPaths, most: int, places: List[str], now_s: float
 ) -> Tuple[Optional[str], Optional[str]]:
     """Record the end of the newest segment. Returns its checkpoint, and the reason why there must be no
-    further segment; reason None: there must be one."""
+    further segment. Without a reason there must be one."""
     segments = read_segments(paths)
     if not segments:
         return None, "run.json names none"

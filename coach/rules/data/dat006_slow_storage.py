@@ -1,4 +1,4 @@
-"""DAT006: the training waits for storage, and nothing else on the node can go on meanwhile."""
+"""DAT006: the training waits for storage, and meanwhile no task on the node runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""MEM007: the host memory of the job was not enough. It is separate from GPU memory, so a smaller GPU batch
-does not help."""
+"""MEM007: the host memory of the job was not enough. Host memory is separate from GPU memory, so a smaller
+GPU batch does not help."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _KILLED_STATES = frozenset(
 
 _ARRAY = re.compile(r"Unable to allocate (?P<size>[\d.]{1,12}) (?P<unit>[KMGTPE]iB) for an array")
 _FAR_TOO_MUCH = 4.0
-"""An array of so many times the memory limit is a mistake in its shape or its dtype."""
+"""An array of at least this many times the memory limit is a mistake in its shape or its dtype."""
 _LARGE_MIB = 256 * 1024.0
-"""The same if no limit is known: as much as all the memory of many nodes."""
+"""The size from which an array is such a mistake if no limit is known: many nodes have no more memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ MAX_SKEW_S = 2.0
 
 
 def judge_permission(settings: Settings, why_not_here: str | None = None) -> Check:
-    """Whether a launch would be allowed at all. `why_not_here`: why the site allows no training on this
+    """Check if coach may launch at all. `why_not_here` is the reason why the site allows no training on this
     machine."""
     why = why_readonly(settings)
     if why is None and why_not_here is not None:
@@ -63,7 +63,7 @@ def judge_python(data: Path) -> list[Check]:
 
 
 def judge_terminal(terminal: Terminal) -> list[Check]:
-    """Whether the screens would display correctly. Commands need no terminal."""
+    """Check if the screens would display correctly. Commands need no terminal."""
     if not terminal.is_there:
         because = "neither standard input nor output is a terminal"
         todo = "run `coach doctor` where you would open coach"
