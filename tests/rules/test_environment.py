@@ -467,7 +467,8 @@ def test_a_conda_environment_that_runs_below_was_activated_after_all() -> None:
             "List the environments",
         ),
         (
-            "DirectoryNotACondaEnvironmentError: The target directory exists, but it is not a conda environment.",
+            "DirectoryNotACondaEnvironmentError: The target directory exists, but it is not a conda "
+            "environment.",
             "no environment of this user has that name or path",
             "List the environments",
         ),

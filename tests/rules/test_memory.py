@@ -94,7 +94,7 @@ def test_memory_held_by_another_process_is_named_and_comes_first() -> None:
     assert "other processes" in finding.fixes[0].title
 
 
-KILLED = "slurmstepd: error: Detected 1 oom_kill event in StepId=17.0. Some of the step tasks have been OOM Killed."
+KILLED = "slurmstepd: error: Detected 1 oom_kill event in StepId=17.0. Some tasks were killed."
 ARRAY = "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 10.0 MiB for an array with shape (9,)"
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from coach.analysis.queueing.arrays import format_tasks, group_id, parse_task_ids
+from coach.analysis.queueing.arrays import format_tasks, parse_task_ids
+from coach.analysis.queueing.arrays import group_id as group_id
 from coach.analysis.spelling.slurm import format_time
 from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import LeftOut, QueuedJob, Verb

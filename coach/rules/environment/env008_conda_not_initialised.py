@@ -73,11 +73,14 @@ class CondaNotInitialised(EndingRule):
             )
         if unbound := _UNBOUND.search(hit.text):
             return (
-                f"The conda environment was not activated: conda's script uses {unbound['name']}, which is not "
-                "set, and the batch script forbids that (set -u)"
+                f"The conda environment was not activated: conda's script uses {unbound['name']}, which is "
+                "not set, and the batch script forbids that (set -u)"
             )
         if broken := _BROKEN.search(hit.text):
-            return f"The conda environment was not activated: conda needs {broken['python']}, which does not start"
+            return (
+                f"The conda environment was not activated: conda needs {broken['python']}, which does not "
+                "start"
+            )
         if absent := _absent_file(hit):
             return f"The conda environment was not activated: the node has no {absent}"
         program = next((hit.fields[key] for key in ("program", "last", "started") if key in hit.fields), None)

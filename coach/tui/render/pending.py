@@ -256,16 +256,15 @@ def failed_alike_lines(
     """The note that the first tasks of an array failed with one cause, and how to cancel the rest.
 
     Empty if a task has completed, if no task is left, or if the causes differ. `found` has the finding of
-    each task that was judged. A sweep with a brake cancels its own rest: then the note gives the number of tasks that did not
-    start, and why.
+    each task that was judged. A sweep with a brake cancels its own rest: then the note gives the number of
+    tasks that did not start, and why.
     """
     states = dict(folded.states)
     num_left = sum(count for state, count in folded.states if not is_final(state))
     failed = [found[part.job_id] for part in folded.parts if has_failed(part.state) and part.job_id in found]
     if braked := [finding for finding in failed if finding.cause == CAUSE]:
         return [clip(_braked_line(braked), width), BLANK]
-    causes = {(finding.rule, kind_of_cause(finding.rule, finding.summary)) for finding in failed}
-    if len(failed) < _MIN_ALIKE or not num_left or states.get("COMPLETED") or len(causes) != 1:
+    if not num_left or states.get("COMPLETED") or not _are_alike(failed):
         return []
     which = f"all {len(failed)} tasks that ended"
     if len(failed) < folded.num_failed:
@@ -276,6 +275,12 @@ def failed_alike_lines(
         clip(line(Span(text, "critical"), Span(label("cancel"), "key"), f" cancels {left}"), width),
         BLANK,
     ]
+
+
+def _are_alike(failed: Sequence[Finding]) -> bool:
+    """True if there are enough findings, and all have one cause."""
+    causes = {(finding.rule, kind_of_cause(finding.rule, finding.summary)) for finding in failed}
+    return len(failed) >= _MIN_ALIKE and len(causes) == 1
 
 
 def task_lines(

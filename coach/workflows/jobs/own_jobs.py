@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from coach import runs
-from coach.analysis.jobs.belonging import fits, has_lost_its_job, is_of_another_cluster
-from coach.analysis.jobs.eligible_jobs import rows_by_id
-from coach.analysis.queueing.arrays import group_id, is_job_id
+from coach.analysis.jobs.belonging import fits, has_lost_its_job, is_job_id, is_of_another_cluster
+from coach.analysis.jobs.eligible_jobs import group_id, rows_by_id
 from coach.config import Settings
 from coach.launch import local
 from coach.model.errors import UserError
