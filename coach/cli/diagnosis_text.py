@@ -12,6 +12,7 @@ from coach.analysis.judging.no_finding import Look, look_of, meaning_of
 from coach.analysis.judging.outcome_words import earlier_runs_lines, outcome_text
 from coach.analysis.judging.several_jobs import Judged
 from coach.analysis.judging.waiting import waiting_lines
+from coach.analysis.spelling.numbers import short_number
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.text import printable
 from coach.model.judging.finding import Diagnosis, Evidence, Finding, Subject
@@ -160,5 +161,6 @@ def _value_text(item: Evidence) -> str:
     if item.value is None:
         return ""
     if item.unit in ("step", "epoch"):  # its number, not a count
-        return f": {item.unit} {item.value:g}"
-    return f": {item.value:g} {printable(item.unit or '')}".rstrip()
+        return f": {item.unit} {short_number(item.value)}"
+    told = short_number(item.value) if item.unit else f"{item.value:g}"
+    return f": {told} {printable(item.unit or '')}".rstrip()

@@ -1,7 +1,7 @@
 """An Io that reports the file that it reads, and the progress, if reading takes long.
 
-A log of gigabytes takes a minute to read. After a second and a half the user gets a message with what the end
-of the log says by itself, and can stop it.
+A log of gigabytes takes a minute to read. After a second and a half the user gets a message with the cause
+that the end of the log names by itself, and can stop the reading.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _FAR_BYTES = 64 << 20
 
 
 class ReadingIo(SystemIo):
-    """`tell` gets a line every few seconds while a file is read. `end_of` returns what the end of a file
-    says; it is asked once for each file of which much is unread."""
+    """`tell` gets a line every few seconds while a file is read. `end_of` returns the cause that the end of a
+    file names. It is called once for each file that has much left to read."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ReadingIo(SystemIo):
         data = super().read(path, offset, limit)
         now_s = time.monotonic()
         read_to = self._read_to.get(path, 0)
-        goes_on = offset <= read_to < offset + len(data)  # else it looks at another part, such as the end
+        goes_on = offset <= read_to < offset + len(data)  # else this is another part, such as the end
         if goes_on:
             self._read_to[path] = offset + len(data)
         if offset and goes_on and now_s >= self._due_s:

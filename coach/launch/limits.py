@@ -22,8 +22,8 @@ OVERDUE_S = 3600.0
 
 def num_alive(known: Iterable[Run], now_s: float, without: str | None = None) -> int:
     """Number of runs that wait or run, according to their run directories. `without` is the id of a run that
-    is not counted, such as the parent of a fix. Of a group whose runs have a pace, at most that many count:
-    the others wait for them."""
+    is not counted, such as the parent of a fix. A group counts at most as many runs as go at once: the others
+    wait for them."""
     alive = [run for run in known if run.run_id != without and _is_alive(run, now_s)]
     groups: dict[str, list[Run]] = {}
     num_single = 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from coach.analysis.spelling.numbers import short_number
 from coach.launch.spelling import check_printable
 from coach.model.errors import UserError
 from coach.model.launching.launch import Scalar
@@ -44,25 +45,20 @@ class Parameter:
     @property
     def usual_words(self) -> str:
         """The usual range in words, empty if there is none."""
-        return "" if self.usual is None else f"{self.usual[0]:g} to {self.usual[1]:g}"
+        return "" if self.usual is None else " to ".join(map(short_number, self.usual))
 
     def limits(self) -> str:
         """The hard limits in words, empty if there are none."""
         parts = []
         if self.above is not None:
-            parts.append(f"above {_shown(self.above)}")
+            parts.append(f"above {short_number(self.above)}")
         if self.min is not None:
-            parts.append(f"at least {_shown(self.min)}")
+            parts.append(f"at least {short_number(self.min)}")
         if self.max is not None:
-            parts.append(f"at most {_shown(self.max)}")
+            parts.append(f"at most {short_number(self.max)}")
         if self.choices:
             parts.append("one of " + ", ".join(show(choice) for choice in self.choices))
         return " and ".join(parts)
-
-
-def _shown(limit: float) -> str:
-    """A limit as text; a whole number keeps all its digits."""
-    return f"{limit:g}" if limit != int(limit) or abs(limit) >= 1e15 else str(int(limit))
 
 
 def show(value: Scalar) -> str:
@@ -89,7 +85,7 @@ def warning(parameter: Parameter, value: Scalar) -> str | None:
     low, high = parameter.usual
     if low <= value <= high:
         return None
-    return f"{parameter.name} = {show(value)} is unusual: {low:g} to {high:g} is the usual range"
+    return f"{parameter.name} = {show(value)} is unusual: {parameter.usual_words} is the usual range"
 
 
 def resolve(
@@ -110,7 +106,7 @@ def resolve(
 
 
 def _described(key: str, parameters: Mapping[str, Parameter]) -> list[str]:
-    """The parameter whose description has the words of the key: `learning_rate` means lr."""
+    """The first parameter whose description contains the words of the key: `learning_rate` means lr."""
     words = key.replace("_", " ").replace("-", " ").casefold().strip()
     known = [each.name for each in parameters.values() if words in each.help.casefold()] if words else []
     return known[:1] if len(words) > 3 else []

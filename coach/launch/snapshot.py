@@ -47,8 +47,8 @@ def _nvml_binding(package: Path) -> Path | None:
 
 
 def _user_files(folder: Path) -> Iterator[Path]:
-    """The files that a trainer in a user's folder can import or read: scripts, JSON files and packages. Data,
-    runs and notes in the folder are left out."""
+    """The files that a trainer in a user's folder can import or read: scripts and JSON files directly in it,
+    and the Python files of packages. Other files are left out, such as data, runs and notes."""
     for path in folder.iterdir():
         if path.suffix in (".py", ".json"):
             yield path
@@ -77,8 +77,8 @@ def kept_snapshot(runs_root: Path) -> Path | None:
 
 
 def make_snapshot(target: Path, files: dict[str, Path]) -> None:
-    """Copy the files to `target`, which appears only when it is complete. If it exists, only its time
-    changes."""
+    """Copy the files to `target`, which appears only when it is complete. If it exists, only its modification
+    time changes."""
     if target.is_dir():
         target.touch()  # marks it as used: `coach runs clean` leaves it alone
         return

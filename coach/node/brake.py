@@ -89,12 +89,12 @@ def look(run_dir: Path) -> Optional[Ended]:
     if isinstance(rule, str) and _RULE.fullmatch(rule):
         summary = first.get("summary")
         summary = summary[:_MAX_SUMMARY] if isinstance(summary, str) else ""
-        return Ended(True, rule, summary, _kind(rule, summary))
+        return Ended(True, rule, summary, kind_of_cause(rule, summary))
     status = end.get("exit_code")
     return Ended(True, f"{state}, exit status {status}" if isinstance(status, int) else state, "")
 
 
-def _kind(rule: str, summary: str) -> str:
+def kind_of_cause(rule: str, summary: str) -> str:
     """The cause, for COD001 (any exception of the program) and END001 (any error that no rule knows)."""
     exception = _EXCEPTION.match(summary) if rule == "COD001" else None
     return exception[0] if exception is not None else summary if rule == "END001" else ""

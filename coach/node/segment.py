@@ -24,7 +24,7 @@ _FOLDER = re.compile(r"(?:checkpoint|global_step|step|epoch|iter)[-_=]?(\d+)", r
 _FILE = re.compile(
     r"(?:^|[^a-z])(?:step|epoch|iter(?:ation)?|checkpoint|ckpt|last|latest)[-_=]?\d{0,20}"
     r"(?:[^a-z\d].{0,200})?"
-    r"\.(?:pt|pth)$|\.ckpt$",
+    r"\.(?:pt|pth)(?:\.tar)?$|\.ckpt$",
     re.IGNORECASE,
 )
 _WEIGHTS = re.compile(r"(?:pytorch_model|model|adapter_model)[\w-]*\.(?:bin|safetensors)")
@@ -103,7 +103,7 @@ def end(
     paths: runs.RunPaths, most: int, places: List[str], now_s: float
 ) -> Tuple[Optional[str], Optional[str]]:
     """Record the end of the newest segment. Returns its checkpoint, and the reason why there must be no
-    further segment; reason None: there must be one."""
+    further segment. Without a reason there must be one."""
     segments = read_segments(paths)
     if not segments:
         return None, "run.json names none"

@@ -38,6 +38,7 @@ def newest(place: Path) -> str | None:
         ),
         (["model_step_200.pt"], "model_step_200.pt"),
         (["epoch-3.pth"], "epoch-3.pth"),
+        (["checkpoint.pth.tar", "model_best.pth.tar", "data.tar"], "checkpoint.pth.tar"),
         (["checkpoints/step-00000040.pt"], "checkpoints/step-00000040.pt"),
         (["checkpoint-7/global_step7/mp_rank_00_model_states.pt", "checkpoint-7/latest"], "checkpoint-7"),
     ],

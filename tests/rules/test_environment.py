@@ -458,6 +458,46 @@ def test_a_conda_environment_that_runs_below_was_activated_after_all() -> None:
     assert diagnose_whole(missed + warned).findings == ()
 
 
+@pytest.mark.parametrize(
+    ("line", "why", "fix"),
+    [
+        (
+            "critical libmamba Cannot activate, prefix does not exist at: '/opt/conda/envs/download'",
+            "no environment of this user has that name or path",
+            "List the environments",
+        ),
+        (
+            "DirectoryNotACondaEnvironmentError: The target directory exists, but it is not a conda "
+            "environment.",
+            "no environment of this user has that name or path",
+            "List the environments",
+        ),
+        (
+            "EnvironmentNameNotFound: Could not find conda environment: training",
+            "no environment of this user has that name or path",
+            "List the environments",
+        ),
+        (
+            "/opt/conda/etc/profile.d/conda.sh: line 26: PS1: unbound variable",
+            "conda's script uses PS1, which is not set",
+            "In the script, put `set +u` before",
+        ),
+        (
+            "bash: /opt/conda/bin/conda: /old/bin/python: bad interpreter: No such file or directory",
+            "conda needs /old/bin/python, which does not start",
+            "If conda was moved or copied",
+        ),
+    ],
+)
+def test_an_environment_that_a_set_up_of_the_shell_would_not_activate_is_told_its_own_fix(
+    line: str, why: str, fix: str
+) -> None:
+    (finding,) = diagnose_log(line).findings
+    assert finding.rule == "ENV008"
+    assert why in finding.summary
+    assert [each.title.startswith(fix) for each in finding.fixes] == [True]
+
+
 def test_conda_comes_before_the_module_that_is_missing_because_of_it() -> None:
     findings = diagnose("ended/conda-not-initialised.log").findings
     assert [(f.rule, f.consequence_of) for f in findings] == [("ENV008", None), ("ENV007", "ENV008")]

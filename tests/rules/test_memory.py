@@ -94,6 +94,20 @@ def test_memory_held_by_another_process_is_named_and_comes_first() -> None:
     assert "other processes" in finding.fixes[0].title
 
 
+KILLED = "slurmstepd: error: Detected 1 oom_kill event in StepId=17.0. Some tasks were killed."
+ARRAY = "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 10.0 MiB for an array with shape (9,)"
+
+
+@pytest.mark.parametrize("line", [KILLED, ARRAY])
+def test_a_run_that_had_all_the_memory_of_its_nodes_is_not_told_to_ask_for_none(line: str) -> None:
+    ended = run(resources={"mem": "0"}, state="FAILED")
+    snapshot = TargetSnapshot("run", None, run=ended, log_hits=scan(f"{line}\n"))
+    finding = Engine(build()).diagnose(snapshot, History()).findings[0]
+    assert finding.rule == "MEM007"
+    assert "had all the memory of its nodes (--mem=0)" in finding.fixes[0].title
+    assert not any(fix.changes for fix in finding.fixes)
+
+
 def test_a_run_killed_for_its_memory_gets_the_amount_to_ask_for() -> None:
     diagnosis = diagnose("host-oom")
     assert causes(diagnosis) == ["host_oom"]

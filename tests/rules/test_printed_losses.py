@@ -252,7 +252,7 @@ def test_a_rise_by_orders_of_magnitude_tells_no_share_of_the_progress(num_after:
     losses = [2.3, 2.2, *(900.0 + place for place in range(num_after))]
     lines = [f"step {10 * place} loss {loss}" for place, loss in enumerate(losses)]
     (finding,) = judged(lines, lr=10.0).findings
-    assert [each.text for each in finding.evidence] == ["loss at step 20"]
+    assert [each.text for each in finding.evidence] == ["step 20 loss 900.0"]
 
 
 WITHOUT_ACCURACY = [2.3, 4e10, 2189.0, 3.7, 4.1, 3.2, 3.1]

@@ -171,6 +171,22 @@ def test_cpus_that_cost_no_gpu_anything_are_silent(quiet: Callable[[], Diagnosis
     assert not loud(quiet())
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"cpu_pct": lambda n: 98.0 if n >= 600 else 20.0, "num_cpus": 8, "cpu_pressure_pct": 60.0},
+        {"io_stall_pct": 55.0},
+    ],
+)
+@pytest.mark.parametrize("state", ["RUNNING", "COMPLETED"])
+def test_gpus_that_were_idle_earlier_do_not_wait_for_what_is_busy_at_the_end(
+    values: dict[str, Any], state: str
+) -> None:
+    samples = [*gpu_samples([20.0] * 600 + [95.0] * 130, **WORK), *hosts(730, **values)]
+    found = judge(steps([1.0] * 730, step_time_s=1.0), samples, run(state=state), now_s=1730.0).findings
+    assert not {finding.rule for finding in found} & {"GPU006", "DAT006"}
+
+
 def test_storage_that_everything_waits_for_is_named_with_its_file_system() -> None:
     samples: list[TelemetrySample] = [
         *gpu_samples([25.0] * 130),

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from coach.analysis.queueing.arrays import format_tasks, group_id, parse_task_ids
+from coach.analysis.queueing.arrays import format_tasks, parse_task_ids
+from coach.analysis.queueing.arrays import group_id as group_id
 from coach.analysis.spelling.slurm import format_time
 from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import LeftOut, QueuedJob, Verb
@@ -119,6 +120,15 @@ def parts_of(target: str, rows: Iterable[QueuedJob]) -> tuple[Part, ...]:
         if chosen:
             found.append(Part(row, chosen))
     return tuple(found)
+
+
+def rows_by_id(target: str, rows: Iterable[QueuedJob]) -> dict[str, list[QueuedJob]]:
+    """Job id → its rows, for each array task that the target names; the target's own id if it is no array."""
+    found: dict[str, list[QueuedJob]] = {}
+    for part in parts_of(target, rows):
+        for job_id in [f"{group_id(target)}_{task}" for task in part.tasks or ()] or [target]:
+            found.setdefault(job_id, []).append(part.row)
+    return found
 
 
 def names_for(

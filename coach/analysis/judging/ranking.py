@@ -57,8 +57,8 @@ def ranked_findings(snapshot: Snapshot, ended: Mapping[str, Job]) -> dict[str, t
 
 
 def by_impact(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> list[RankedFinding]:
-    """Findings of jobs that run or ended within a day: causes before consequences, then by cost, by severity,
-    and by the time of the end, the newest first."""
+    """Findings of jobs that run, or that ended within a day. Causes come before consequences; then the order
+    is by cost, by severity, and by the time of the end, the newest first."""
     recent = [
         each
         for findings in found.values()

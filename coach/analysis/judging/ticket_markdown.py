@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from coach.analysis.spelling.numbers import short_number
 from coach.analysis.spelling.printable import cut, printable
 from coach.runs import RUN_ID
 
@@ -111,8 +112,9 @@ def _value(item: Mapping[str, Any]) -> str:
     value = item["value"]
     if value is None:
         return ""
-    told = f"{value:g}" if isinstance(value, float) else str(value)
-    return f": {told} {item['unit'] or ''}".rstrip()
+    unit = item["unit"] or ""
+    told = str(value) if not isinstance(value, float) else short_number(value) if unit else f"{value:g}"
+    return f": {told} {unit}".rstrip()
 
 
 def _error(error: Mapping[str, Any] | None) -> Iterator[str]:

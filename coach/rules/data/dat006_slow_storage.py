@@ -1,4 +1,4 @@
-"""DAT006: the training waits for storage, and nothing else on the node can go on meanwhile."""
+"""DAT006: the training waits for storage, and meanwhile no task on the node runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_numbers.telemetry_windows import WINDOW, gpu_uses, host_window, means_of
+from coach.rules.from_numbers.telemetry_windows import (
+    WINDOW,
+    gpu_uses,
+    host_window,
+    means_of,
+    use_meanwhile,
+    uses_by_node,
+)
 
 
 class SlowStorage(Rule):
@@ -45,13 +52,12 @@ class SlowStorage(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        by_node: dict[str, list[float]] = {}
-        for use in gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW)):
-            by_node.setdefault(use.node, []).append(use.mean_pct)
-        for node, means in by_node.items():
-            if fmean(means) >= self.values["gpu_pct"]:
-                continue
+        uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
+        for node, of_node in uses_by_node(uses).items():
             hosts = host_window(snapshot, history, node, self.values["window_s"], self.values["min_samples"])
+            means = use_meanwhile(of_node, hosts)
+            if not means or fmean(means) >= self.values["gpu_pct"]:
+                continue
             stall = means_of(hosts, "io_stall_pct")
             if stall is None or stall < self.values["stall_pct"]:
                 continue

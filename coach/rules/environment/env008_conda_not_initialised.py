@@ -17,6 +17,12 @@ from coach.rules.from_logs.quoted_evidence import hits_of
 
 _ABSENT = re.compile(r"(?:^|\s)(?P<file>/\S{1,300}): No such file or directory$")
 """The full path of a file that activates an environment, but is not there."""
+_NO_ENVIRONMENT = re.compile(
+    r"NotFound(?:Error)?: (?:Could|Not)|NotACondaEnvironmentError: |Cannot activate, prefix does not exist"
+)
+_UNBOUND = re.compile(r"/profile\.d/\w+\.sh: line \d+: (?P<name>\w+): unbound variable")
+_BROKEN = re.compile(r": (?P<python>\S{1,300}): bad interpreter: ")
+"""A program of conda that begins with the path of its Python, where no Python is."""
 _IN_ENVIRONMENT = re.compile(r"/envs/[^/\s]{1,100}/lib/python")
 
 
@@ -27,8 +33,8 @@ class CondaNotInitialised(EndingRule):
         "Your shell has not been properly configured to use 'conda activate'", "Run 'conda init' before 'conda
         activate'", "conda: command not found", and the same for a program of an environment ("torchrun:
         command not found"); conda's "invalid choice: 'activate'", mamba's "Shell not initialized", a conda.sh
-        that is missing or fails because of an unbound variable, "Could not find conda environment" in the
-        job's log.
+        that is missing or fails because of an unbound variable, a conda whose Python does not start ("bad
+        interpreter"), "Could not find conda environment" in the job's log.
     Why it matters
         Unlike a terminal, a batch script does not read .bashrc. The script goes on with the first Python on
         the PATH, and later fails because of a missing module, or trains with unintended versions.
@@ -38,8 +44,9 @@ class CondaNotInitialised(EndingRule):
         another Python had the needed modules.
     What to do
         Put `source "$(conda info --base)/etc/profile.d/conda.sh"` (or that file's full path) before `conda
-        activate` in the script. If the log says that this file is missing, correct its path. coach does it
-        for you with `--env conda=NAME`.
+        activate` in the script. coach does it for you with `--env conda=NAME`. If the log says that this file
+        is missing, correct its path. If the environment does not exist, `conda env list` has the right name.
+        If a variable is unbound, put `set +u` before it.
     Sources
         conda's shell integration (`conda init`, conda.sh); sbatch(1): a batch script is run by a shell that
         is not interactive.
@@ -60,9 +67,19 @@ class CondaNotInitialised(EndingRule):
         return snapshot.state != "TIMEOUT" and not hits_of(snapshot, "JOB002")
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if re.search(r"NotFound(?:Error)?: (?:Could|Not)", hit.text):
+        if _NO_ENVIRONMENT.search(hit.text):
             return (
                 "The conda environment was not activated: no environment of this user has that name or path"
+            )
+        if unbound := _UNBOUND.search(hit.text):
+            return (
+                f"The conda environment was not activated: conda's script uses {unbound['name']}, which is "
+                "not set, and the batch script forbids that (set -u)"
+            )
+        if broken := _BROKEN.search(hit.text):
+            return (
+                f"The conda environment was not activated: conda needs {broken['python']}, which does not "
+                "start"
             )
         if absent := _absent_file(hit):
             return f"The conda environment was not activated: the node has no {absent}"
@@ -85,11 +102,28 @@ class CondaNotInitialised(EndingRule):
                 "names its folder"
             )
             return
+        if hit is not None and (own := _own_fix(hit)) is not None:
+            yield own
+            return
         yield Fix("Launch with --env conda=NAME: the script then activates it as a batch shell needs it")
         if snapshot.run is None:
             yield Fix(
                 'In the script, before conda activate: source "$(conda info --base)/etc/profile.d/conda.sh"'
             )
+
+
+def _own_fix(hit: LogHit) -> Fix | None:
+    """The fix for a line whose cause is not the set-up of the batch shell."""
+    if _NO_ENVIRONMENT.search(hit.text):
+        return Fix("List the environments, and correct the name or path", command="conda env list")
+    if _UNBOUND.search(hit.text):
+        return Fix("In the script, put `set +u` before conda is activated, and `set -u` after it")
+    if _BROKEN.search(hit.text):
+        return Fix(
+            "If conda was moved or copied, install it anew: its programs name the old folder. Correct its "
+            "path in the script"
+        )
+    return None
 
 
 def _absent_file(hit: LogHit) -> str | None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter, mul
@@ -178,6 +178,26 @@ def mean_of(series: Series[GpuSample], name: str, places: Sequence[int]) -> floa
         values, weights = array("d", [value for value, _ in known]), array("d", [w for _, w in known])
         together, total = sum(map(mul, values, weights)), sum(weights)
     return together / total if total > 0.0 else mean(values)
+
+
+def uses_by_node(uses: Iterable[GpuUse]) -> dict[str, list[GpuUse]]:
+    found: dict[str, list[GpuUse]] = {}
+    for use in uses:
+        found.setdefault(use.node, []).append(use)
+    return found
+
+
+def use_meanwhile(uses: Iterable[GpuUse], hosts: Sequence[HostSample]) -> list[float]:
+    """The mean use of each GPU while these host samples were taken. Without a sample of that time, a GPU is
+    left out."""
+    means = []
+    for use in uses if hosts else ():
+        time_of = use.series.times.__getitem__
+        begin = bisect_left(use.places, hosts[0].time_s, key=time_of)
+        end = bisect_right(use.places, hosts[-1].time_s, key=time_of)
+        if begin < end:
+            means.append(mean_of(use.series, "utilization_pct", use.places[begin:end]) or 0.0)
+    return means
 
 
 def means_of(samples: Sequence[HostSample], name: str) -> float | None:

@@ -14,7 +14,14 @@ from coach.model.training.telemetry import ProcessSample
 from coach.rules.advice.launched_with import cpus_per_rank, int_parameter, int_resource
 from coach.rules.advice.remedies import workers
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_numbers.telemetry_windows import WINDOW, gpu_uses, host_window, means_of
+from coach.rules.from_numbers.telemetry_windows import (
+    WINDOW,
+    gpu_uses,
+    host_window,
+    means_of,
+    use_meanwhile,
+    uses_by_node,
+)
 
 
 class CpuBound(Rule):
@@ -57,14 +64,11 @@ class CpuBound(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         window_s, min_samples = self.values["window_s"], self.values["min_samples"]
         uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
-        by_node: dict[str, list[float]] = {}
-        for use in uses:
-            by_node.setdefault(use.node, []).append(use.mean_pct)
-        for node, means in by_node.items():
-            gpu_pct = fmean(means)
-            if gpu_pct >= self.values["gpu_pct"]:
-                continue
+        for node, of_node in uses_by_node(uses).items():
             hosts = host_window(snapshot, history, node, window_s, min_samples)
+            means = use_meanwhile(of_node, hosts)
+            if not means or (gpu_pct := fmean(means)) >= self.values["gpu_pct"]:
+                continue
             cpu_pct = means_of(hosts, "cpu_pct")
             if cpu_pct is None or cpu_pct < self.values["cpu_pct"]:
                 continue

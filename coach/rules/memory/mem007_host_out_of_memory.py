@@ -1,5 +1,5 @@
-"""MEM007: the host memory of the job was not enough. It is separate from GPU memory, so a smaller GPU batch
-does not help."""
+"""MEM007: the host memory of the job was not enough. Host memory is separate from GPU memory, so a smaller
+GPU batch does not help."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _KILLED_STATES = frozenset(
 
 _ARRAY = re.compile(r"Unable to allocate (?P<size>[\d.]{1,12}) (?P<unit>[KMGTPE]iB) for an array")
 _FAR_TOO_MUCH = 4.0
-"""An array of so many times the memory limit is a mistake in its shape or its dtype."""
+"""An array of at least this many times the memory limit is a mistake in its shape or its dtype."""
 _LARGE_MIB = 256 * 1024.0
-"""The same if no limit is known: as much as all the memory of many nodes."""
+"""The size from which an array is such a mistake if no limit is known: many nodes have no more memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,12 @@ class HostOutOfMemory(Rule):
                 command="ulimit -v",
             )
         wanted = self._wanted_mib(run, hits, peak)
-        if wanted is None:
+        if wanted is None and _mem_option(run) == 0:
+            yield Fix(
+                "Use less memory, or nodes with more: the job had all the memory of its nodes (--mem=0)",
+                command="sinfo -o '%P %D %m'",
+            )
+        elif wanted is None:
             yield Fix(
                 "Ask for more host memory: sbatch --mem, about 1.3 times its peak. Start the program with "
                 "`coach run -- COMMAND` to measure the peak"
@@ -268,7 +273,13 @@ def _grown(growth: list[float]) -> Iterable[Evidence]:
 
 
 def _asked_mib(run: Run | None) -> float | None:
-    """Memory per node that the launch requested, in MiB."""
+    """Memory per node that the launch requested, in MiB. None if that is unknown, or all that the node has
+    (`--mem=0`)."""
+    return _mem_option(run) or None
+
+
+def _mem_option(run: Run | None) -> float | None:
+    """The value of `--mem` in MiB."""
     asked = run.resources.get("mem") if run is not None else None
     return parse_mib(asked, "M") if isinstance(asked, str) else None
 

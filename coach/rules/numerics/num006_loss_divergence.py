@@ -227,7 +227,7 @@ class LossDivergence(Rule):
     def _hit(self, rise: _Rise, evidence: Evidence, time_s: float | None, run: Run | None) -> Hit:
         told = [evidence]
         if rise.lost_share is not None:
-            lost_pct = round(100 * rise.lost_share)
+            lost_pct = min(100, round(100 * rise.lost_share))
             told.append(Evidence("of the progress since the beginning is lost", value=lost_pct, unit="%"))
         return Hit(
             summary=(

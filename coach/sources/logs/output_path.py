@@ -56,8 +56,8 @@ def expand(pattern: str, names: Names, work_dir: Path) -> Path | None:
 
 
 def output_paths(job: Job) -> tuple[Path, ...] | None:
-    """The logs of a job, stdout first; empty if it writes to /dev/null. None if they are unknown, or not
-    known yet."""
+    """The logs of a job, stdout first; empty if it writes to /dev/null. None if a path is not known, or not
+    yet."""
     names = names_of(job)
     if names is None or job.work_dir is None:
         return None

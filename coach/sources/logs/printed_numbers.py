@@ -54,7 +54,8 @@ _PART = re.compile(r"(?<![\w/.-])([A-Za-z]{1,30}) [Ll](?:oss|OSS)(?![\w/.-])")
 _OF_THE_WHOLE = WORDS_OF_TOTAL_LOSS | frozenset(
     ["overall", "final", "initial", "model", "sec", "val", "valid", "validation", "eval", "test", "dev"]
 )
-"""Words before `loss` that make it no other loss; those of evaluations are known to `quantities.py`."""
+"""Words before `loss` with which it is still the whole loss. `quantities.py` interprets those of
+evaluations."""
 _NO_TRAINING = re.compile(r"\b(?:val|valid|validat\w*|eval\w*|test|testing)\b", re.IGNORECASE)
 _HEAD_OF_EVALUATION = re.compile(
     r"\b(?:val|valid|validat\w{1,4}|eval\w{0,7}|test(?:ing)?)(?:[ _](?:set|epoch|step|batch|iter))?"
@@ -80,7 +81,7 @@ FUNCTION_WORDS = re.compile(
     rb"mse|MSE|Mse|bce|BCE|nll|NLL|xent|XENT|entropy|Entropy|CE|train[_ /.-](?:ce|mae|objective)"
 )
 _NEARLY_ALL = 0.9
-"""A bar that came this far and then begins again counts the next epoch."""
+"""Share of its length. A bar that came this far and then begins again counts the next epoch."""
 _STEP_TIME = (
     (re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?) ?(?:it|iters?|steps?|batch(?:es)?)/s(?:ec)?\b"), True),
     (re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?) ?s(?:ec)?/(?:it|iter|step|batch)\b"), False),
@@ -276,7 +277,7 @@ class LineNumbers:
         """True once a line has named a training loss; from then on no function counts as one."""
         self._function: str | None = None
         self._part: str | None = None
-        """The word before the only loss that is read of a log without a plain one."""
+        """The word before `loss`. In a log without a plain loss, only the loss with this word is read."""
         self._num_losses = 0
         self._step = _StepCount()
         self._last_epoch: int | None = None
@@ -323,7 +324,8 @@ class LineNumbers:
         return {**record, LINE_KEY: float(max(0, self._num_losses - 1))}
 
     def _is_news(self, record: dict[str, float]) -> bool:
-        """True if a bar has moved on, or shows a new evaluation. Drops all that it shows again.
+        """True if a bar has moved on, or shows a new evaluation. Removes from the record all values that the
+        bar has shown before.
 
         Before its first step is complete, a bar shows 0 with the values of that step.
         """

@@ -8,6 +8,7 @@ from typing import Any
 
 from coach.analysis.judging.no_finding import Look, look_of, meaning_of, sign_of
 from coach.analysis.judging.outcome_words import outcome_text
+from coach.analysis.spelling.numbers import short_number
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix
 from coach.tui.render.severity import severity_sign, severity_span, severity_tone
@@ -177,10 +178,12 @@ def evidence_text(item: Evidence) -> str:
     text = printable(item.text)
     if item.value is None:
         return text
-    value, unit = number(item.value), printable(item.unit or "")
+    unit = printable(item.unit or "")
+    is_ordinal = unit in ("step", "epoch")
+    value = short_number(item.value) if is_ordinal else number(item.value)
     if value in text:
         return text
-    return f"{text}: {unit} {value}" if unit in ("step", "epoch") else f"{text}: {value} {unit}".rstrip()
+    return f"{text}: {unit} {value}" if is_ordinal else f"{text}: {value} {unit}".rstrip()
 
 
 def finding_detail(diagnosis: Diagnosis, width: int, label: KeyLabel, marked: int = 0) -> list[Line]:

@@ -125,6 +125,8 @@ def overlay_lines(
         lines = tuple([(at, quantity.of(point)) for at, point in points] for points in series)
         if any(y is not None for points in lines for _, y in points):
             charts.append(_chart(quantity, lines, is_log=view.is_log))
+    if not charts:
+        return [line(muted(" their steps have neither a loss nor a rate nor a time"))]
     first = view.first % len(charts)
     charts = [charts[first], *charts[:first], *charts[first + 1 :]]
     told = _how(view, label)

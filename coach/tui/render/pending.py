@@ -14,6 +14,7 @@ from coach.model.judging.finding import Finding
 from coach.model.slurm.accounting import FairShare, Limits, Part, PriorityFactors
 from coach.model.slurm.cluster import Job, Partition, Reservation, has_failed, is_final
 from coach.model.training.other_machine import rough_age
+from coach.node.brake import CAUSE, kind_of_cause
 from coach.tui.render.severity import severity_tone
 from coach.tui.render.text import (
     BLANK,
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MIN_ALIKE = 2
 """From this number on, tasks with the same failure and no success are reported as a common cause."""
-BRAKED = "sweep_brake"
-"""The cause code of a task that the sweep's brake stopped before its start."""
 
 KINDS: dict[PendingClass, tuple[str, Tone, str]] = {
     PendingClass.WAIT: ("·", "muted", "waits its turn"),
@@ -257,23 +256,31 @@ def failed_alike_lines(
     """The note that the first tasks of an array failed with one cause, and how to cancel the rest.
 
     Empty if a task has completed, if no task is left, or if the causes differ. `found` has the finding of
-    each task. A sweep with a brake cancels its own rest: then the note gives the number of tasks that did not
-    start, and why.
+    each task that was judged. A sweep with a brake cancels its own rest: then the note gives the number of
+    tasks that did not start, and why.
     """
     states = dict(folded.states)
     num_left = sum(count for state, count in folded.states if not is_final(state))
     failed = [found[part.job_id] for part in folded.parts if has_failed(part.state) and part.job_id in found]
-    if braked := [finding for finding in failed if finding.cause == BRAKED]:
+    if braked := [finding for finding in failed if finding.cause == CAUSE]:
         return [clip(_braked_line(braked), width), BLANK]
-    causes = {finding.rule for finding in failed}
-    if folded.num_failed < _MIN_ALIKE or not num_left or states.get("COMPLETED") or len(causes) != 1:
+    if not num_left or states.get("COMPLETED") or not _are_alike(failed):
         return []
-    text = f" ✖ all {folded.num_failed} tasks that ended failed alike ({min(causes)}): "
+    which = f"all {len(failed)} tasks that ended"
+    if len(failed) < folded.num_failed:
+        which = f"{len(failed)} of {folded.num_failed} failed tasks were judged, and"
+    text = f" ✖ {which} failed alike ({failed[0].rule}): "
     left = f"the {num_left} that are left" if num_left > 1 else "the one that is left"
     return [
         clip(line(Span(text, "critical"), Span(label("cancel"), "key"), f" cancels {left}"), width),
         BLANK,
     ]
+
+
+def _are_alike(failed: Sequence[Finding]) -> bool:
+    """True if there are enough findings, and all have one cause."""
+    causes = {(finding.rule, kind_of_cause(finding.rule, finding.summary)) for finding in failed}
+    return len(failed) >= _MIN_ALIKE and len(causes) == 1
 
 
 def task_lines(

@@ -1,4 +1,4 @@
-"""Content for the room below a short queue: small curves of the loss and throughput of trainings, else the
+"""Content for the space below a short queue: small curves of the loss and throughput of trainings, else the
 newest runs, else recipes to launch."""
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _NAME = 22
 
 
 def curve_blocks(shown: Sequence[tuple[Line, Training]], width: int, height: int) -> list[Line]:
-    """As many curves as fit, each below its heading; a curve is at least 44 columns wide. Empty if there is
-    no room or no training."""
+    """As many curves as fit, each below its heading; a curve is at least 44 columns wide. Empty without a
+    training, or if no curve fits."""
     curved = [(head, training) for head, training in shown if len(training.glance.curve) > 1]
     num_columns = max(1, min(2 * len(curved), width // _LEAST_WIDTH))
     num_curves = 2 if num_columns >= 2 else 1

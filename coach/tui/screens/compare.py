@@ -20,8 +20,8 @@ _WIDE = 160
 BY_TIME = "by time"
 _CURVES = ("by step", BY_TIME)
 _LEAST_CURVE = 11
-"""The least number of lines for the curves below a table. With less room, a key switches between table and
-curves."""
+"""The least number of lines for the curves below a table. If there are fewer, a key switches between table
+and curves."""
 
 
 class CompareScreen(CoachScreen, screen="compare"):
@@ -34,7 +34,7 @@ class CompareScreen(CoachScreen, screen="compare"):
         self._run_ids = run_ids
         self._view = 0
         self._views: tuple[str, ...] = _CURVES
-        """The views that the key of the next view cycles through, for the last known room."""
+        """The views through which the key `view` cycles. They depend on the size that was drawn last."""
         self._is_log = False
         self._quantity = 0
         self.targets = run_ids
@@ -66,7 +66,7 @@ class CompareScreen(CoachScreen, screen="compare"):
     def _stacked_lines(
         self, rows: list[Line], runs: Sequence[Overlaid], width: int, height: int
     ) -> list[Line]:
-        """The table above the curves if both have room, else one of them."""
+        """The table above the curves if both fit, else one of them."""
         told = summary_lines(runs, width)
         room = height - len(rows) - len(told) - 1
         if room >= _LEAST_CURVE:

@@ -25,7 +25,7 @@ MAX_SKEW_S = 2.0
 
 
 def judge_permission(settings: Settings, why_not_here: str | None = None) -> Check:
-    """Whether a launch would be allowed at all. `why_not_here`: why the site allows no training on this
+    """Check if coach may launch at all. `why_not_here` is the reason why the site allows no training on this
     machine."""
     why = why_readonly(settings)
     if why is None and why_not_here is not None:
@@ -63,7 +63,7 @@ def judge_python(data: Path) -> list[Check]:
 
 
 def judge_terminal(terminal: Terminal) -> list[Check]:
-    """Whether the screens would display correctly. Commands need no terminal."""
+    """Check if the screens would display correctly. Commands need no terminal."""
     if not terminal.is_there:
         because = "neither standard input nor output is a terminal"
         todo = "run `coach doctor` where you would open coach"
@@ -133,7 +133,11 @@ def judge_skew(directory: Path, skew: Skew) -> Check:
     what = "clock"
     off_s = abs(skew.skew_s)
     if off_s - skew.error_s <= MAX_SKEW_S:
-        value = f"{directory}: within {max(off_s, skew.error_s):.1g} s of this machine's"
+        value = f"{directory}: within {off_s + skew.error_s:.2f} s of this machine's"
+        if skew.error_s > MAX_SKEW_S:
+            because = f"its answer took {2 * skew.error_s:.0f} s, too long to compare the clocks"
+            todo = "try again when the file server is less busy"
+            return Check("roots", what, CheckState.UNKNOWN, value, because, todo, is_needed=False)
         return Check("roots", what, CheckState.OK, value, is_needed=False)
     side = "ahead of" if skew.skew_s > 0 else "behind"
     because = "ages on the screen are off by as much"

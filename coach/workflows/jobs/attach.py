@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from coach import runs
 from coach.analysis.jobs.eligible_jobs import parts_of, why_not
@@ -32,7 +31,7 @@ from coach.sources.slurm.job_allocation import (
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.sources.slurm.overlap_step import StreamSource, ask_why_no_step, ssh_command, step_command
 from coach.sources.slurm.text import failure_words
-from coach.workflows.jobs.own_jobs import Named, look_up, run_dirs_of
+from coach.workflows.jobs.own_jobs import Named, look_up, run_dir_of
 from coach.workflows.readonly import refuse_if_readonly
 
 LEAST_MEMORY_MIB = 200.0
@@ -57,7 +56,7 @@ def plan_attach(
     """The exact command for one own running job. Raises UserError if it is not allowed or not possible."""
     refuse_if_readonly(settings, "starts no step in a job", Switch.ATTACH)
     named, row = _one_running(target, settings, env, io)
-    _refuse_if_sampled(named, settings, io)
+    _refuse_if_sampled(named, row, settings, io)
     allocation = _ask_allocation(row, io)
     code = code_dir(settings.runs_root, snapshot_files())
     sampler = (python, str(code / "coach" / "node"), "sample", "--stream")
@@ -115,12 +114,11 @@ def _one_running(target: str, settings: Settings, env: Mapping[str, str], io: Io
     raise UserError(f"{named.subject}: {why}")
 
 
-def _refuse_if_sampled(named: Named, settings: Settings, io: Io) -> None:
-    run_dir: str | Path | None = named.run.run_dir if named.run is not None else None
-    run_dir = run_dir or run_dirs_of((named,), settings).get(named.job_id)
+def _refuse_if_sampled(named: Named, row: QueuedJob, settings: Settings, io: Io) -> None:
+    run_dir = run_dir_of(named, row.job_id, settings)
     if run_dir is None:
         return
-    folder = runs.RunPaths(Path(run_dir)).telemetry_dir
+    folder = runs.RunPaths(run_dir).telemetry_dir
     try:
         ages = [io.now() - io.modified_s(folder / name) for name in io.list_dir(folder)]
     except OSError:

@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.jobs.eligible_jobs import Part, in_batches, names_for, parts_of, why_not, why_not_limit
+from coach.analysis.jobs.eligible_jobs import (
+    Part,
+    in_batches,
+    names_for,
+    parts_of,
+    rows_by_id,
+    why_not,
+    why_not_limit,
+)
 from coach.config import Settings, Switch
 from coach.launch import job_control, local
 from coach.launch.submit import job_environment
@@ -22,7 +30,7 @@ from coach.node import share
 from coach.sources.io import Io
 from coach.sources.slurm.overlap_step import ask_why_no_step
 from coach.workflows.jobs.lost_work import lost_of_job
-from coach.workflows.jobs.own_jobs import HasEnded, Named, look_up, run_dirs_of
+from coach.workflows.jobs.own_jobs import HasEnded, Named, look_up, run_dir_of, run_dirs_of
 from coach.workflows.readonly import refuse_if_readonly
 
 __all__ = ["HasEnded", "perform", "plan_action"]
@@ -217,23 +225,25 @@ def _lost(verb: Verb, touched: Sequence[Named], settings: Settings, io: Io) -> t
     ]
     if len(running) != 1:
         return ()
-    return lost_of_job(io, running[0].job_id, run_dirs_of(touched, settings).get(touched[0].job_id))
+    job_id = running[0].job_id
+    return lost_of_job(io, job_id, run_dir_of(touched[0], job_id, settings))
 
 
 def _waiting(
     touched: Sequence[tuple[Named, tuple[str, ...]]], settings: Settings
 ) -> tuple[tuple[str, str], ...]:
-    """The name in the command and the directory of each run that will not record its end itself. The name of
-    an array's last task is the array's."""
+    """The name in the command and the directory of each run that will not record its end itself. The name may
+    be that of the run's whole array."""
     found = run_dirs_of([each for each, _ in touched], settings)
     waiting = []
     for each, names in touched:
-        run_dir = found.get(each.job_id)
-        if run_dir is None:
-            continue
-        has_script = any(part.row.state in _WITH_A_SCRIPT for part in parts_of(each.job_id, each.rows))
-        if not has_script or _started(run_dir) is None:
-            waiting += [(name, str(run_dir)) for name in names]
+        for job_id, rows in rows_by_id(each.job_id, each.rows).items():
+            run_dir = found.get(job_id)
+            if run_dir is None or all(is_final(row.state) for row in rows):
+                continue
+            has_script = any(row.state in _WITH_A_SCRIPT for row in rows)
+            if not has_script or _started(run_dir) is None:
+                waiting += [(name, str(run_dir)) for name in names]
     return tuple(waiting)
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from coach import runs
-from coach.analysis.jobs.belonging import fits, has_lost_its_job, is_of_another_cluster
-from coach.analysis.queueing.arrays import group_id, is_job_id
+from coach.analysis.jobs.belonging import fits, has_lost_its_job, is_job_id, is_of_another_cluster
+from coach.analysis.jobs.eligible_jobs import group_id, rows_by_id
 from coach.config import Settings
 from coach.launch import local
 from coach.model.errors import UserError
@@ -105,10 +105,13 @@ def run_of(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> R
 
 
 def run_dirs_of(named: Iterable[Named], settings: Settings) -> dict[str, Path]:
-    """Job id → the newest run of coach that can be this job's; job ids restart when a cluster is set up
-    anew."""
+    """Job id → the newest run of coach that can be this job's; job ids restart when a cluster is set up anew.
+    Each task of an array is a job."""
     found = {each.job_id: Path(each.run.run_dir) for each in named if each.run is not None}
-    missing = {each.job_id: each.rows for each in named if each.run is None}
+    missing: dict[str, Sequence[QueuedJob]] = {}
+    for each in named:
+        if each.run is None:
+            missing |= rows_by_id(each.job_id, each.rows)
     for path in _run_dirs_newest_first(settings.runs_root) if missing else ():
         try:
             run = parse_run(runs.read_json(runs.RunPaths(path).run_json), str(path))
@@ -121,6 +124,12 @@ def run_dirs_of(named: Iterable[Named], settings: Settings) -> dict[str, Path]:
         if not missing:
             break
     return found
+
+
+def run_dir_of(named: Named, job_id: str, settings: Settings) -> Path | None:
+    """The run directory of one row of a named job: of an array the task with this id."""
+    found = run_dirs_of((named,), settings)
+    return found.get(job_id, found.get(named.job_id))
 
 
 def _run_dirs_newest_first(runs_root: Path) -> list[Path]:

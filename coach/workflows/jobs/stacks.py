@@ -25,7 +25,7 @@ from coach.model.training.stacks import Stacks, StacksPlan
 from coach.sources.io import Io, Query, SystemIo
 from coach.sources.metrics.stack_dumps import read_stacks
 from coach.sources.slurm.overlap_step import ask_why_no_step
-from coach.workflows.jobs.own_jobs import Named, NotYours, look_up, run_dirs_of
+from coach.workflows.jobs.own_jobs import Named, NotYours, look_up, run_dir_of
 from coach.workflows.readonly import refuse_if_readonly
 
 NODE_TIMEOUT_S = 10.0
@@ -107,7 +107,7 @@ def _plan_job(named: Named, settings: Settings, io: Io, python: str | None) -> S
     too_old = ask_why_no_step(io)
     if too_old is not None:
         raise UserError(too_old)
-    run_dir = run_dirs_of((named,), settings).get(named.job_id)
+    run_dir = run_dir_of(named, row.job_id, settings)
     run_json = _read(run_dir)
     folder = runs.RunPaths(run_dir).stacks_dir if run_dir else settings.cache_dir / "stacks" / named.job_id
     folder /= _stamp()

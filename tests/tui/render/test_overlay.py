@@ -45,6 +45,15 @@ def test_each_run_has_its_letter_on_its_line_at_every_size(size: tuple[int, int]
     assert all(f" {letter} " in legend for letter in "ABCD")
 
 
+def test_runs_whose_steps_have_only_a_reward_are_compared_without_curves() -> None:
+    history = History()
+    history.add_steps(Step(0, step, NOW_S + step, 0, None) for step in range(1, 10))
+    runs = [Overlaid(name, "COMPLETED", history) for name in ("a", "b")]
+    for view in (OverlayView(), OverlayView(is_by_time=True, first=3)):
+        (row,) = overlay_lines(runs, view, 78, 14, shipped)
+        assert "neither a loss" in plain(row)
+
+
 def test_by_time_a_slower_run_is_longer_and_by_step_all_end_together() -> None:
     by_step = [plain(row) for row in overlay_lines(make_runs(2), OverlayView(), 78, 14, shipped)]
     by_time = [

@@ -155,8 +155,8 @@ def array_of(*states: str) -> FoldedJob:
     return fold([make_job(f"17_{index}", state=state) for index, state in enumerate(states)])[0]
 
 
-def named(rule: str) -> Finding:
-    subject, words = Subject(), "ValueError: 11 classes"
+def named(rule: str, words: str = "ValueError: 11 classes") -> Finding:
+    subject = Subject()
     return Finding(rule, "name", "cause", Severity.CRITICAL, 1.0, True, None, subject, words, (), (), None)
 
 
@@ -185,6 +185,13 @@ def test_first_tasks_that_failed_alike_offer_to_cancel_the_rest() -> None:
     assert "✖ all 2 tasks that ended failed alike (COD001): x cancels the 2 that are left" in shown
 
 
+def test_failed_tasks_without_a_finding_are_not_said_to_have_failed_alike() -> None:
+    folded = array_of("FAILED", "FAILED", "FAILED", "RUNNING")
+    shown = text(failed_alike_lines(folded, ALIKE, 120, shipped))
+    assert "✖ 2 of 3 failed tasks were judged, and failed alike (COD001): x cancels the one that is" in shown
+    assert failed_alike_lines(folded, {"17_0": named("COD001")}, 120, shipped) == []
+
+
 @pytest.mark.parametrize(
     ("states", "rules"),
     [
@@ -192,6 +199,10 @@ def test_first_tasks_that_failed_alike_offer_to_cancel_the_rest() -> None:
         (("FAILED", "FAILED"), ALIKE),
         (("FAILED", "FAILED", "COMPLETED", "RUNNING"), ALIKE),
         (("FAILED", "FAILED", "RUNNING"), {"17_0": named("COD001"), "17_1": named("MEM001")}),
+        (
+            ("FAILED", "FAILED", "RUNNING"),
+            {"17_0": named("COD001", "IndexError: Target 10"), "17_1": named("COD001", "KeyError: 'lr'")},
+        ),
         (("FAILED", "FAILED", "RUNNING"), {}),
         (("CANCELLED", "CANCELLED", "RUNNING"), ALIKE),
     ],

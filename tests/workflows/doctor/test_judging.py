@@ -188,9 +188,16 @@ def test_a_file_server_s_wrong_clock_is_reported_with_its_offset(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
     ahead = here.judge_skew(tmp_path, Skew(90.0, 0.1))
     assert (ahead.state, ahead.value) == (WARNING, f"{tmp_path}: 90.0 s ahead of this machine's")
-    assert (
-        here.judge_skew(tmp_path, Skew(-3.0, 2.5)).state is OK
-    )  # the answer took 2.5 s, so the skew is unknown
+    close = here.judge_skew(tmp_path, Skew(-1.5, 0.2))
+    assert (close.state, close.value) == (OK, f"{tmp_path}: within 1.70 s of this machine's")
+
+
+def test_clocks_are_not_called_equal_by_a_file_server_that_answers_late(tmp_path: Path) -> None:
+    slow = here.judge_skew(tmp_path, Skew(-3.0, 15.0))
+    assert (slow.state, slow.value) == (UNKNOWN, f"{tmp_path}: within 18.00 s of this machine's")
+    assert slow.because == "its answer took 30 s, too long to compare the clocks"
+    assert not slow.is_needed
+    assert here.judge_skew(tmp_path, Skew(90.0, 15.0)).state is WARNING
 
 
 def test_found_environments_name_the_option_that_uses_them() -> None:

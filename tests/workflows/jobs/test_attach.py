@@ -86,11 +86,13 @@ def test_before_22_05_it_is_off_and_ssh_takes_its_place_only_where_it_was_allowe
     assert {sample.node for sample in readings[0].payload.samples} == {"node3"}
 
 
-def test_a_run_whose_sampler_writes_is_not_measured_twice(world: World) -> None:
+@pytest.mark.parametrize("job_id", ["17", "17_1"])
+def test_a_run_whose_sampler_writes_is_not_measured_twice(world: World, job_id: str) -> None:
+    world.client("squeue", queued("RUNNING").replace("$6|", f"{job_id}|", 1))
     paths = runs.create_run_dir(world.settings.runs_root, "20261121-142233-ddp-4f2a")
     made = {
         "backend": "slurm",
-        "job_id": "17",
+        "job_id": job_id,
         "user": user_name(),
         "created_time_s": 1.0,
         "state": "RUNNING",

@@ -210,6 +210,26 @@ def test_a_requeued_task_is_recorded_as_cancelled_while_another_task_runs(world:
     assert runs.read_json(paths.run_json)["state"] == "CANCELLED"
 
 
+@pytest.mark.parametrize("target", ["17", "17_[3-4]", "17_[3-4%1]"])
+def test_the_waiting_tasks_of_a_whole_array_are_recorded_as_cancelled(world: World, target: str) -> None:
+    waiting = [
+        recorded(world, f"{RUN[:-1]}{task}", job_id=f"17_{task}", state="PENDING", started_time_s=None)
+        for task in (3, 4)
+    ]
+    others = [recorded(world, f"{RUN[:-1]}{task}", job_id=f"17_{task}") for task in (0, 1)]
+    unnamed = recorded(world, f"{RUN[:-1]}5", job_id="18", state="PENDING", started_time_s=None)
+    rows(
+        world,
+        "17_[3-4%1] PENDING JobArrayTaskLimit 10:00 1",
+        "17_1 RUNNING None 10:00 1",
+        "17_0 COMPLETED None 10:00 1",
+    )
+    cancel(world, target)
+    assert [runs.read_json(paths.run_json)["state"] for paths in waiting] == ["CANCELLED"] * 2
+    assert {runs.read_json(paths.run_json)["state"] for paths in others} == {"RUNNING"}
+    assert runs.read_json(unnamed.run_json)["state"] == "PENDING"
+
+
 def test_no_shell_is_opened_on_a_slurm_whose_added_step_would_wait(world: World) -> None:
     rows(world, "17 RUNNING None 10:00 1")
     world.client("srun", "echo slurm 21.08.8")
