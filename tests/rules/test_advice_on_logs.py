@@ -99,6 +99,20 @@ ARRAY = FRAMES + (
             "See the call that crashed: the newest in the stack of the log is load, line 5",
         ),
         (
+            "Fatal Python error: Segmentation fault\n\nThread 0x00007f401558d6c0 (most recent call first):\n"
+            '  File "/home/ada/wait.py", line 3 in pin_memory\n\n'
+            "Current thread 0x00007f4016030b80 (most recent call first):\n"
+            '  File "/home/ada/kernel.py", line 5 in load\n  File "/home/ada/train.py", line 9 in main\n',
+            "COD002",
+            "See the call that crashed: the newest in the stack of the log is load, line 5",
+        ),
+        (
+            "Fatal Python error: Segmentation fault\n\nStack (most recent call first):\n"
+            '  File "/home/ada/kernel.py", line 5 in load\n',
+            "COD002",
+            "See the call that crashed: the newest in the stack of the log is load, line 5",
+        ),
+        (
             "train.sh: line 7: 17790 Segmentation fault      (core dumped) ./a.out input.dat\n",
             "COD002",
             "Write a core file",

@@ -14,6 +14,9 @@ from coach.rules.from_logs.outcome import EXIT_CODE, exit_code_signature, is_fir
 from coach.rules.from_logs.quoted_evidence import hits_of, is_library
 
 _DUMPED_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>.+)')
+_DUMPED_THREAD = re.compile(
+    r"^(?:(?P<crashed>Current thread\b|Stack )|Thread 0x).{0,99}\(most recent call first\):"
+)
 
 _CRASHED = re.compile(
     r": line \d+: +\d+ (?:Segmentation fault|Aborted) +(?:\(core dumped\) +)?(?P<command>\S.*)$"
@@ -67,8 +70,7 @@ class SegmentationFault(EndingRule):
         return f"The program crashed in native code ({how})"
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
-        """The innermost frame of your own code in the fault handler's output, which lists the newest call
-        first."""
+        """The innermost frame of the program's own code in the thread that crashed."""
         for number, found in _dumped(hit, snapshot):
             if not is_library(found.string):
                 yield Evidence(f"in the program's own code: {found.string.strip()}", hit.file, number)
@@ -96,13 +98,19 @@ class SegmentationFault(EndingRule):
 
 
 def _dumped(hit: LogHit, snapshot: TargetSnapshot) -> Iterator[tuple[int, re.Match[str]]]:
-    """The frames of the fault handler's output below a hit, with their lines in the log, the newest first."""
+    """The frames of the thread that crashed, with their lines in the log, the newest first. The fault handler
+    prints the other threads, which did not crash, before and after it."""
     if "Fatal Python error" not in hit.text:
         return
     for tail in snapshot.log_tails:
         start = max(0, hit.line - tail.first_line) if tail.file == hit.file else len(tail.plain)
+        is_crashed = False
         for number, line in enumerate(tail.plain[start:], tail.first_line + start):
-            if (found := _DUMPED_FRAME.match(line)) is not None:
+            if (thread := _DUMPED_THREAD.match(line)) is not None:
+                if is_crashed:
+                    return
+                is_crashed = thread["crashed"] is not None
+            elif is_crashed and (found := _DUMPED_FRAME.match(line)) is not None:
                 yield number, found
 
 
