@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from statistics import fmean, median
@@ -15,7 +14,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.rules.advice.remedies import lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_logs.loss_lines import FINITE
+from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.loss_course import are_adversaries
 
@@ -44,7 +43,8 @@ class ExplodingGradients(Rule):
         direction. The progress is lost, and NaN comes next.
     When it stays silent
         On single large norms, on norms that fall again, while the loss keeps falling, and on reinforcement
-        and adversarial training. If the loss itself diverged or is not finite, that finding comes first.
+        and adversarial training. On growth without forty known losses. If the loss itself diverged or is not
+        finite, that finding comes first.
     What to do
         Resume from a checkpoint before the growth, with a lower learning rate (a third is usual) and a longer
         warm-up. For recurrent and very deep models: normalisation, residual or gated connections, orthogonal
@@ -81,7 +81,7 @@ class ExplodingGradients(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        for series in chain(self._measured(history), _told(hits_of(snapshot, self.code))):
+        for series in chain(self._measured(history), _told(snapshot)):
             grown = self._grown(series)
             if grown is not None and not are_adversaries(snapshot):
                 before = median(_early(series.norms))
@@ -138,9 +138,9 @@ class ExplodingGradients(Rule):
         if newest < max(self.values["least"], self.values["growth"] * before):
             return None
         losses = series.losses
-        has_improved = bool(losses) and fmean(losses[-window:]) < (1 - self.values["improved_share"]) * fmean(
-            _early(losses)
-        )
+        if len(losses) < 2 * window:
+            return None
+        has_improved = fmean(losses[-window:]) < (1 - self.values["improved_share"]) * fmean(_early(losses))
         return None if has_improved else newest
 
 
@@ -148,17 +148,22 @@ def _early(values: Sequence[float]) -> Sequence[float]:
     return values[: max(1, len(values) // 4)]
 
 
-def _told(hits: Iterable[LogHit]) -> Iterable[_Series]:
-    """The norms of each log and rank, in line order."""
-    series: dict[tuple[str, int | None], list[LogHit]] = {}
-    for hit in hits:
-        series.setdefault((hit.file, hit.rank), []).append(hit)
-    for among in series.values():
-        among.sort(key=lambda hit: hit.line)
-        losses = [found for hit in among if (found := re.search(FINITE, hit.text))]
+def _told(snapshot: TargetSnapshot) -> Iterable[_Series]:
+    """The norms and the losses of each log and rank, in line order. They may be on different lines."""
+    norms = _by_log(hits_of(snapshot, ExplodingGradients.code))
+    losses = _by_log(hits_of(snapshot, PROGRESS.rule)) if norms else {}
+    for place, hits in norms.items():
         yield _Series(
-            [float(hit.fields["value"]) for hit in among],
-            [float(found["value"]) for found in losses],
-            quote(among[-1]),
-            among[-1].time_s,
+            [float(hit.fields["value"]) for hit in hits],
+            [float(hit.fields["value"]) for hit in losses.get(place, ())],
+            quote(hits[-1]),
+            hits[-1].time_s,
         )
+
+
+def _by_log(hits: Iterable[LogHit]) -> dict[tuple[str, int | None], list[LogHit]]:
+    """(file, rank) → its hits, in line order."""
+    found: dict[tuple[str, int | None], list[LogHit]] = {}
+    for hit in hits:
+        found.setdefault((hit.file, hit.rank), []).append(hit)
+    return found
