@@ -42,7 +42,7 @@ def smaller_micro_batch(run: Run | None) -> Iterable[Fix]:
     """Half the micro-batch and twice the accumulation; advice in words if the launch does not have these
     values."""
     batch, accumulation = int_parameter(run, "batch_size"), int_parameter(run, "gradient_accumulation")
-    if batch is None:
+    if batch is None or (accumulation is None and batch > 1):
         yield Fix(
             "Halve the micro-batch and double gradient accumulation: the same global batch in less memory"
         )
@@ -85,7 +85,7 @@ def lower_learning_rate(run: Run | None, divisor: float, least_warmup_steps: flo
     lowered the rate and the fault came back, the rate is divided twice. A rate above the usual range becomes
     the recipe's default."""
     lr, warmup = float_parameter(run, "lr"), int_parameter(run, "warmup_steps")
-    if run is None or lr is None:
+    if run is None or lr is None or not 0 < lr < math.inf:
         return
     default, usual = parameter_default(run, "lr"), usual_range(run, "lr")
     if usual is not None and lr > usual[1] and isinstance(default, (int, float)):

@@ -34,6 +34,16 @@ def test_the_fix_of_a_smaller_micro_batch_states_its_effect_on_learning(
     assert ("BatchNorm" in fix.title) is (model == "simplecnn")
 
 
+def test_a_launch_without_accumulation_is_advised_in_words() -> None:
+    (fix,) = smaller_micro_batch(run({"batch_size": 8}))
+    assert (fix.title[:22], dict(fix.changes)) == ("Halve the micro-batch ", {})
+    assert not list(smaller_micro_batch(run({"batch_size": 1})))
+
+
+def test_a_rate_of_zero_is_not_lowered() -> None:
+    assert not list(lower_learning_rate(run({"lr": 0.0}), 3, 100))
+
+
 @pytest.mark.parametrize(
     ("parameters", "changes"),
     [
