@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -22,6 +22,9 @@ _NORM = (
     r"(?<![\w/])(?:train/)?(?:grad(?:ient)?[_ ]norm|gnorm)[\"']?\s*+(?:[:=|]\s*+"
     r"|(?<=\s))[\"']?(?P<value>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
 )
+
+_MOST_BETWEEN = 100
+"""Most steps between two measured norms."""
 
 
 class _Series(NamedTuple):
@@ -109,12 +112,13 @@ class ExplodingGradients(Rule):
                 return
 
     def _measured(self, history: History) -> Iterable[_Series]:
-        """The first rank's series: all ranks have the same gradients. For most runs the newest step alone
-        rules the fault out."""
+        """The first rank's series: all ranks have the same gradients. For most runs the newest norm alone
+        rules the fault out. Many trainings measure it only in some steps."""
         for rank in history.ranks[:1]:
-            newest = history.steps(rank)[-1]
-            if newest.grad_norm is not None and newest.grad_norm >= self.values["least"]:
-                steps = history.steps(rank)
+            steps = history.steps(rank)
+            last = islice(reversed(steps), _MOST_BETWEEN)
+            newest = next((step for step in last if step.grad_norm is not None), None)
+            if newest is not None and (newest.grad_norm or 0.0) >= self.values["least"]:
                 yield _Series(
                     [
                         step.grad_norm

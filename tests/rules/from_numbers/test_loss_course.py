@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from coach.rules.from_numbers.loss_course import are_adversaries, courses
 from coach.rules.registry import build
 from coach.sources.io import SystemIo
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
-from tests.rules.examples import run, scan, steps
+from tests.rules.examples import judge, run, scan, steps
 
 FOREIGN = Path(__file__).parents[2] / "recordings" / "foreign"
 HEALTHY = sorted(path.name for path in FOREIGN.iterdir() if path.name.startswith("healthy-"))
@@ -188,6 +189,15 @@ def test_gradients_that_grow_are_no_explosion_if_the_loss_falls_elsewhere(betwee
     if name == "loss":
         stuck = (f"step {n} loss: 4.1\ngrad_norm: {4 * 1.1**n:.4g}\n" for n in range(1, 100))
         assert [finding.rule for finding in _log("".join(stuck)).findings] == ["NUM010"]
+
+
+def test_exploding_gradients_are_found_if_only_some_steps_measure_them() -> None:
+    series = [
+        replace(step, grad_norm=4 * 1.1**number if number % 5 == 0 else None)
+        for number, step in enumerate(steps([4.1] * 304))
+    ]
+    (finding,) = judge(series, run=run(), now_s=None).findings
+    assert (finding.rule, finding.evidence[0].text) == ("NUM010", "grad_norm of rank 0 at step 301")
 
 
 def test_hostile_counters_and_names_break_no_rule() -> None:
