@@ -41,7 +41,8 @@ class SegmentationFault(EndingRule):
         A native library crashed, so there is no Python exception. Typical causes: an extension built against
         another torch, two versions of a library in one process, a decoder that reads a broken file.
     When it stays silent
-        If another error came before it: programs also crash while they shut down. If the program went on.
+        If another error came before the crash: programs also crash while they shut down. If the program went
+        on.
     What to do
         Run with `PYTHONFAULTHANDLER=1` (or `python -X faulthandler`): it prints the Python frames of the
         crash. Rebuild or update the extension of the innermost frame; try `num_workers=0`. If it happens on

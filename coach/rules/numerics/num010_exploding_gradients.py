@@ -66,7 +66,7 @@ class ExplodingGradients(Rule):
         Threshold("window", 20, "newest norms", "their median does not depend on one batch"),
         Threshold("growth", 100, "times the first quarter's median", "healthy norms vary tenfold"),
         Threshold("improved_share", 0.1, "of the loss", "less is the noise of batches"),
-        Threshold("least", 1000, "norm", "smaller ones are of a model that had settled very low before"),
+        Threshold("least", 1000, "norm", "below it, the norms only grew from very small ones"),
         Threshold(
             "beyond",
             1e10,
