@@ -11,7 +11,7 @@ from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.outcome import EXIT_CODE, exit_code_signature, is_first_failure
-from coach.rules.from_logs.quoted_evidence import hits_of, is_library
+from coach.rules.from_logs.quoted_evidence import hits_of, is_library, own_frame
 
 _DUMPED_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>.+)')
 _DUMPED_THREAD = re.compile(
@@ -71,7 +71,10 @@ class SegmentationFault(EndingRule):
         return f"The program crashed in native code ({how})"
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
-        """The innermost frame of the program's own code in the thread that crashed."""
+        """The innermost frame of the program's own code in the thread that crashed, if the error block has
+        none."""
+        if own_frame(hit) is not None:
+            return
         for number, found in _dumped(hit, snapshot):
             if not is_library(found.string):
                 yield Evidence(f"in the program's own code: {found.string.strip()}", hit.file, number)
