@@ -145,7 +145,7 @@ def _fields(found: RecordsPlan, is_dry: bool, freed: Volume, problems: list[str]
     plan = found.plan
     return {
         "schema": 1,
-        "is_thinned": not is_dry and bool(plan.steps),
+        "is_thinned": not is_dry and len(problems) < len(plan.steps),
         "size_bytes": plan.now.size_bytes,
         "num_files": plan.now.num_files,
         "max_size_bytes": plan.limits.max_bytes,

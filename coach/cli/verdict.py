@@ -27,9 +27,9 @@ def verdict_lines(
     """At most 24 lines of 80 columns; the first is the verdict. Without a `width` for a file: all lines,
     whole. `user`: whose jobs they are, if not the caller's."""
     ordered = worst_first(judged)
-    lines = [_verdict(ordered, user), ""] if ordered else [_verdict(ordered, user)]
-    tail = ["", "coach check JOB shows one job in full, with its proof and its fixes"] if ordered else []
     blocks = _blocks(ordered, now_s, width)
+    lines = [_verdict(ordered, user), ""] if blocks else [_verdict(ordered, user)]
+    tail = ["", "coach check JOB shows one job in full, with its proof and its fixes"] if ordered else []
     if width is None:
         return [*lines, *(row for block in blocks for row in block), *tail]
     room = MAX_LINES - len(lines) - len(tail)
@@ -44,7 +44,8 @@ def verdict_lines(
 
 
 def _blocks(ordered: Sequence[Judged], now_s: float, width: int | None) -> list[list[str]]:
-    """The lines of each job: those that went wrong, those that never start, and the others."""
+    """The lines of each job: those that went wrong, those that never start, and the others. A job that only
+    waits has none."""
     blocks = [_block(each, now_s, width) for each in ordered if each.worst is not None]
     well = [each for each in ordered if each.worst is None]
     blocks += [_stuck_block(each, now_s) for each in well if each.why_never is not None]
@@ -69,6 +70,8 @@ def _verdict(judged: Sequence[Judged], user: str | None) -> str:
 
 
 def _of_no_finding(judged: Sequence[Judged], scope: str) -> str:
+    if all(each.is_waiting for each in judged):
+        return f"{sign_of(Look.NOT_LOOKED_AT)} Nothing to check yet: no job has started ({scope})"
     blind = sum(each.is_blind for each in judged)
     if blind:
         return f"? Nothing found, but {blind} of {len(judged)} could not be read ({scope})"

@@ -115,8 +115,7 @@ class Snapshot:
 class Watch:
     """The set of things to follow. The poller starts and stops sources when it changes."""
 
-    is_cluster_watched: bool = True
-    """True to read jobs, nodes, partitions and the list of runs."""
     all_jobs: bool = True
+    """True to read the jobs of all users; False: only the user's own."""
     targets: tuple[str, ...] = ()
     """Run ids, run directories or log paths to follow."""

@@ -134,6 +134,17 @@ def test_records_are_thinned_on_request_and_a_dry_run_only_lists_them(shell: She
     assert (refused.returncode, "records of all runs" in refused.stderr) == (2, True)
 
 
+def test_records_of_which_no_part_could_be_thinned_are_not_thinned(shell: Shell) -> None:
+    folder = shell.world.make(OLD) / "metrics"
+    folder.mkdir()
+    for name in [f"rank-{rank}.jsonl" for rank in range(201)] + ["notes.txt"]:
+        (folder / name).write_text("{}\n")
+        os.utime(folder / name, (1.7e9, 1.7e9))
+    shell.env["COACH_RECORDS_MAX_FILES"] = "200"
+    done = json.loads(shell.coach("--format", "json", "clean", "--records").stdout)
+    assert (done["is_thinned"], done["freed_files"], len(done["problems"])) == (False, 0, 1)
+
+
 def test_files_of_coach_beside_the_records_are_listed_and_stay(shell: Shell) -> None:
     run_dir, root = shell.world.make(OLD), shell.world.settings.runs_root
     told = (run_dir / "profile" / "trace.json", root / ".code" / "0a1b" / "coach" / "runs.py")

@@ -57,6 +57,12 @@ def test_the_first_line_is_the_verdict() -> None:
     assert verdict_lines(bad, NOW_S)[0].startswith("✖ 2 of 5 jobs went wrong: 1 critical, 1 warning")
 
 
+def test_jobs_that_all_wait_are_not_called_well() -> None:
+    waiting = [judged(job_id, state="PENDING", is_read=False) for job_id in ("1", "2")]
+    first, blank, _ = verdict_lines(waiting, NOW_S)
+    assert (first, blank) == ("– Nothing to check yet: no job has started (2 waiting)", "")
+
+
 def test_a_file_gets_every_job_whole_and_another_user_is_named() -> None:
     many = [judged(str(number), Severity.WARNING, summary="long " * 40) for number in range(30)]
     whole = verdict_lines(many, NOW_S, width=None, user="bob")
@@ -93,7 +99,7 @@ def test_a_job_without_readable_data_is_not_called_well() -> None:
 
 def test_only_ended_jobs_are_called_ended_and_a_job_being_set_up_is_waiting() -> None:
     setting_up = judged("1", state="CONFIGURING", is_read=False)
-    assert verdict_lines([setting_up], NOW_S)[0].endswith("found in the measurements (1 waiting)")
+    assert verdict_lines([setting_up], NOW_S)[0].endswith("no job has started (1 waiting)")
     stopped = [judged("1", state="SUSPENDED"), judged("2", state="COMPLETING"), judged("3", state="FAILED")]
     assert verdict_lines(stopped, NOW_S)[0].endswith("(1 ended, 2 in another state)")
 

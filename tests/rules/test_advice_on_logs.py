@@ -99,6 +99,20 @@ ARRAY = FRAMES + (
             "See the call that crashed: the newest in the stack of the log is load, line 5",
         ),
         (
+            "Fatal Python error: Segmentation fault\n\nThread 0x00007f401558d6c0 (most recent call first):\n"
+            '  File "/home/ada/wait.py", line 3 in pin_memory\n\n'
+            "Current thread 0x00007f4016030b80 (most recent call first):\n"
+            '  File "/home/ada/kernel.py", line 5 in load\n  File "/home/ada/train.py", line 9 in main\n',
+            "COD002",
+            "See the call that crashed: the newest in the stack of the log is load, line 5",
+        ),
+        (
+            "Fatal Python error: Segmentation fault\n\nStack (most recent call first):\n"
+            '  File "/home/ada/kernel.py", line 5 in load\n',
+            "COD002",
+            "See the call that crashed: the newest in the stack of the log is load, line 5",
+        ),
+        (
             "train.sh: line 7: 17790 Segmentation fault      (core dumped) ./a.out input.dat\n",
             "COD002",
             "Write a core file",
@@ -197,3 +211,13 @@ def test_words_of_an_error_that_ended_nothing_are_no_alarm(lines: tuple[str, ...
 def test_a_failed_copy_is_not_blamed_for_an_exception_below_it() -> None:
     text = "cp: cannot stat '/data/old.ckpt': No such file or directory\n" + FRAMES + "KeyError: 'lr'\n"
     assert [finding.rule for finding in diagnose_whole(text).findings] == ["COD001"]
+
+
+def test_a_crash_names_the_frame_of_its_own_thread_once() -> None:
+    (finding,) = diagnose_whole(
+        "Fatal Python error: Segmentation fault\n\nThread 0x1 (most recent call first):\n"
+        '  File "/home/ada/wait.py", line 3 in pin_memory\n\nCurrent thread 0x2 (most recent call first):\n'
+        '  File "/home/ada/kernel.py", line 5 in load\n'
+    ).findings
+    (frame,) = [each.text for each in finding.evidence if "own code" in each.text]
+    assert "kernel.py" in frame

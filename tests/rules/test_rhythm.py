@@ -25,11 +25,16 @@ FAILED = "srun: error: node1: task 1: Exited with exit code 3"
 
 
 def judged(
-    silent_s: float, *more: str, samples: list[HostSample] | None = None, num_steps: int = 200, **tail: object
+    silent_s: float,
+    *more: str,
+    samples: list[HostSample] | None = None,
+    num_steps: int = 200,
+    started_s: float = STARTED_S,
+    **tail: object,
 ) -> Diagnosis:
     text = "\n".join([*LINES[:num_steps], *more]) + "\n"
     now_s = STARTED_S + STEPS_S + silent_s
-    times = (3, 0, 7200, STARTED_S, STARTED_S, None)
+    times = (3, 0, 7200, STARTED_S, started_s, None)
     job = Job("17", "mine", "ada", "RUNNING", None, "gpu", "node1", 1, 2, 0, *times)
     log = replace(tail_of(text), written_s=STARTED_S + STEPS_S, **tail)  # type: ignore[arg-type]
     history = History()
@@ -87,6 +92,13 @@ def test_a_silence_that_may_be_usual_is_no_finding_and_no_health(diagnosis: Diag
     assert hang(diagnosis) is None
     assert look_of(diagnosis) is Look.SILENT
     assert meaning_of(diagnosis).startswith("silent: no output for ")
+
+
+def test_the_time_in_the_queue_after_a_requeue_is_no_silence() -> None:
+    assert hang(judged(7200.0, started_s=STARTED_S + 7200.0)) is None
+    again = judged(7200.0, started_s=STARTED_S + 6700.0)
+    assert hang(again) is None
+    assert meaning_of(again).startswith("silent: no output for 10 min")
 
 
 @pytest.mark.parametrize("diagnosis", [judged(60.0), judged(840.0, longest_pause_s=800.0)])

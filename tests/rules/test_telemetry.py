@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from coach.model.judging.finding import Diagnosis, Finding, Severity
+from coach.model.slurm.cluster import Job
+from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.telemetry import (
     GpuEvent,
@@ -20,7 +22,7 @@ from coach.model.training.telemetry import (
 )
 from coach.rules.engine import Engine
 from coach.rules.registry import build
-from tests.rules.examples import causes, gpu_samples, judge, run, steps
+from tests.rules.examples import causes, gpu_samples, history, judge, run, steps
 from tests.rules.recorded import diagnose, read
 
 WORK = {"power_w": 300.0}
@@ -310,6 +312,25 @@ def test_a_gloo_rank_that_never_comes_is_a_hang_under_the_real_sampler() -> None
     finding = only(quick.diagnose(at_the_end, history), "DST007")
     assert "nothing works: CPUs 0 %" in finding.summary
     assert finding.evidence[0].value == 373
+
+
+def requeued(samples: Iterable[TelemetrySample], started_s: float, now_s: float) -> Diagnosis:
+    """The newest step ended at 1030; the job runs on one node since `started_s`."""
+    times = (3, 0, 7200, 100.0, started_s, None)
+    job = Job("17", "mine", "ada", "RUNNING", None, "gpu", "node1", 1, 2, 0, *times)
+    snapshot = TargetSnapshot("run", now_s, job=job, run=run(resources={"num_nodes": 1}))
+    return Engine(build()).diagnose(snapshot, history(steps([1.0] * 300), samples))
+
+
+def test_a_hang_is_found_on_the_node_to_which_the_job_was_requeued() -> None:
+    samples = hosts(700, cpu_pct=0.6)
+    for first_s, is_found in ((500.0, True), (1000.0, False)):
+        elsewhere = [replace(sample, node="node9") for sample in hosts(100, first_s, cpu_pct=90.0)]
+        assert ("hang" in causes(requeued([*elsewhere, *samples], 950.0, 1700.0))) is is_found
+
+
+def test_the_time_in_the_queue_after_a_requeue_is_no_hang() -> None:
+    assert "hang" not in causes(requeued(hosts(300, 9000.0, cpu_pct=0.6), 9000.0, 9300.0))
 
 
 def test_ranks_that_spin_while_another_node_is_not_measured_may_wait_for_its_work() -> None:

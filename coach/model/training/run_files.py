@@ -1,7 +1,7 @@
-"""The files of a run directory as types: what run.json, exit.json and the records of a training hold.
+"""Types of the files in a run directory: run.json, exit.json, and the records of a training.
 
-Many write them, some under another Python, so nothing is checked here: readers are tolerant, and the
-published JSON Schemas are made of these.
+The published JSON Schemas are generated from these types. The types check nothing: many programs write the
+files, some under another Python, and their readers are tolerant.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from coach.model.launching.launch import SweepPoint
 
 
 class VersionsObject(TypedDict):
-    """Versions of what trains; null until the trainer has said them."""
+    """Versions of the training's software; null until the trainer reports them."""
 
     coach: NotRequired[str | None]
     python: NotRequired[str | None]
@@ -21,7 +21,7 @@ class VersionsObject(TypedDict):
 
 
 class TorchBuildObject(TypedDict):
-    """How the torch of the program's Python was built, as its files say."""
+    """The build of the torch that the program's Python imports, according to torch's files."""
 
     cuda: str | None
     has_gpu_support: bool | None
@@ -29,7 +29,7 @@ class TorchBuildObject(TypedDict):
 
 
 class DeviceObject(TypedDict):
-    """What it trains on."""
+    """The device of the training."""
 
     type: NotRequired[str | None]
     """`cpu` or `cuda`."""
@@ -37,7 +37,7 @@ class DeviceObject(TypedDict):
 
 
 class DatasetObject(TypedDict):
-    """What it trains with."""
+    """The data of the training."""
 
     name: NotRequired[str | None]
     path: NotRequired[str | None]
@@ -45,17 +45,17 @@ class DatasetObject(TypedDict):
 
 
 class FixJson(TypedDict):
-    """The fix that made it of its parent."""
+    """The fix that was applied to the parent run."""
 
     rule: str
     title: str
     changes: dict[str, Any]
     trial_steps: NotRequired[int]
-    """It is only tried, for so many steps."""
+    """Number of steps of a trial; absent if the fix is applied to the whole training."""
 
 
 class RunJson(TypedDict):
-    """run.json: what was launched, and how it stands. Changed by a locked merge only."""
+    """run.json: the launch and the present state of a run. Only a locked merge changes it."""
 
     schema: Schema1
     run_id: str
@@ -65,9 +65,9 @@ class RunJson(TypedDict):
     parameter_info: NotRequired[dict[str, Any]]
     """Parameter → its default and its usual range."""
     resources: NotRequired[dict[str, Any]]
-    """What was asked of the scheduler."""
+    """The resources requested from the scheduler."""
     launch: NotRequired[dict[str, Any]]
-    """What the launch said, for a relaunch."""
+    """The launch request, for a relaunch."""
     backend: str
     """`slurm` or `local`."""
     cluster: NotRequired[str | None]
@@ -78,20 +78,20 @@ class RunJson(TypedDict):
     started_time_s: NotRequired[float | None]
     ended_time_s: NotRequired[float | None]
     state: str | None
-    """Slurm's word; null when nobody has recorded one yet."""
+    """Slurm's state; null until one is recorded."""
     reason: NotRequired[str | None]
     environment: NotRequired[dict[str, Any]]
     requires: NotRequired[dict[str, Any]]
     command: NotRequired[list[str]]
-    """Of `coach run` and of a batch file: its words, secrets struck out."""
+    """The command of `coach run` or of a batch file, without its secrets."""
     output: NotRequired[dict[str, Any]]
-    """Of `coach run` and of a batch file: where its streams went."""
+    """Files of the output streams of `coach run` or of a batch file."""
     configs: NotRequired[list[dict[str, Any]]]
     versions: NotRequired[VersionsObject]
     raw_job_id: NotRequired[str | None]
-    """Slurm's own number of a task of an array."""
+    """Slurm's job number of an array task."""
     torch_build: NotRequired[TorchBuildObject]
-    """Of the Python that the job started; absent if it was not found."""
+    """The torch of the Python that the job started; absent if it was not found."""
     device: NotRequired[DeviceObject]
     dataset: NotRequired[DatasetObject]
     git: NotRequired[dict[str, Any] | None]
@@ -99,7 +99,7 @@ class RunJson(TypedDict):
     fix: NotRequired[FixJson | None]
     resume_from: NotRequired[str | None]
     expects: NotRequired[list[str]]
-    """Codes of findings that it shows on purpose."""
+    """Codes of findings that the recipe causes on purpose."""
     uneven_by_design: NotRequired[bool]
     remedies: NotRequired[dict[str, dict[str, Any]]]
     drill: NotRequired[str]
@@ -114,7 +114,7 @@ class RunJson(TypedDict):
 
 
 class RankEndObject(TypedDict):
-    """How one rank ended."""
+    """The end of one rank."""
 
     rank: int
     exit_code: int | None
@@ -125,7 +125,7 @@ class RankEndObject(TypedDict):
 
 
 class NodeEndObject(TypedDict):
-    """How the training ended on one node."""
+    """The end of the training on one node."""
 
     exit_code: int | None
     signal: int | None
@@ -135,7 +135,7 @@ class NodeEndObject(TypedDict):
 
 
 class RefusedObject(TypedDict):
-    """Something that training needs is missing there."""
+    """Why a node refused to start the training."""
 
     cause: str
     text: str
@@ -143,7 +143,7 @@ class RefusedObject(TypedDict):
 
 
 class ExitJson(TypedDict):
-    """exit.json: how a run ended. Each part is there once somebody has written it."""
+    """exit.json: the end of a run. Each part is absent until it is written."""
 
     schema: Schema1
     nodes: NotRequired[dict[str, NodeEndObject]]
@@ -182,10 +182,10 @@ class StepRecord(TypedDict):
 
 
 class EventRecord(TypedDict):
-    """Something that happened between the steps: a line of metrics/rank-<r>.jsonl."""
+    """An event between two steps: a line of metrics/rank-<r>.jsonl."""
 
     event: str
-    """`start resume epoch_end eval checkpoint compile end`, or a program's own."""
+    """`start resume epoch_end eval target checkpoint compile end`, or a program's own."""
     time_s: Number
     step: NotRequired[Number]
 
@@ -199,9 +199,9 @@ class StackSamplesRecord(TypedDict):
     pid: int
     why: Literal["warm_up", "stalled"]
     has_steps: NotRequired[bool]
-    """True if the training was seen to make steps before."""
+    """True if the training had made steps before."""
     silent_s: NotRequired[float | None]
-    """How long logs and metrics were silent then."""
+    """Seconds for which logs and metrics had been silent."""
     rank: NotRequired[int | None]
     num_samples: int
     categories: dict[str, int]
@@ -212,18 +212,18 @@ class StackSamplesRecord(TypedDict):
 
 
 class TelemetryKey(TypedDict):
-    """What each telemetry record has."""
+    """Fields of every telemetry record."""
 
     time_s: float
     node: str
 
 
 class DrillAnswerJson(TypedDict):
-    """drill_answer.json: what the learner answered."""
+    """drill_answer.json: the learner's answer."""
 
     schema: Schema1
     answer: str | None
-    """Null: given up."""
+    """Null if the learner gave up."""
     is_right: bool
     time_s: float
     num_tries: int

@@ -11,8 +11,10 @@ from coach.model.training.run import Run
 
 
 def is_own_program(run: Run) -> bool:
-    """True for a run of a person's own program: no recipe describes what it can do."""
-    return not run.recipe or bool(run.launch.get("own"))
+    """True for a run of a person's own program: no recipe describes what it can do. For a run under `coach
+    run`, run.json has the program's name as its recipe, but no request of a launch."""
+    is_launched = bool(run.launch.get("recipe") or run.parameters or run.resources)
+    return not run.recipe or bool(run.launch.get("own")) or not is_launched
 
 
 def saves_in_run_dir(run: Run) -> bool:

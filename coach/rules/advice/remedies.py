@@ -33,16 +33,16 @@ _WITHOUT_BATCH_NORM = ("gpt",)
 _LEAD_S = 300
 """Seconds between the signal and the time limit: enough for a checkpoint of many GB."""
 _MIN_LIMIT_S = 120
-"""Shorter time limits get no signal: it would not pay."""
+"""A job with a shorter time limit gets no signal: its lead would take too much of the limit."""
 _SAVE_EVERY_S = 600
 """Seconds between checkpoints: at most ten minutes are lost, and a checkpoint of 30 s costs 5 %."""
 
 
 def smaller_micro_batch(run: Run | None) -> Iterable[Fix]:
-    """Half the micro-batch and twice the accumulation; advice in words if the launch does not have these
+    """Half the micro-batch and twice the accumulation; advice in words if the launch lacks one of these
     values."""
     batch, accumulation = int_parameter(run, "batch_size"), int_parameter(run, "gradient_accumulation")
-    if batch is None:
+    if batch is None or (accumulation is None and batch > 1):
         yield Fix(
             "Halve the micro-batch and double gradient accumulation: the same global batch in less memory"
         )
@@ -85,7 +85,7 @@ def lower_learning_rate(run: Run | None, divisor: float, least_warmup_steps: flo
     lowered the rate and the fault came back, the rate is divided twice. A rate above the usual range becomes
     the recipe's default."""
     lr, warmup = float_parameter(run, "lr"), int_parameter(run, "warmup_steps")
-    if run is None or lr is None:
+    if run is None or lr is None or not 0 < lr < math.inf:
         return
     default, usual = parameter_default(run, "lr"), usual_range(run, "lr")
     if usual is not None and lr > usual[1] and isinstance(default, (int, float)):
@@ -171,8 +171,8 @@ def more_time(needed_s: float, why: str) -> Fix:
 def saved_before_limit(
     run: Run | None, limit_s: float | None, step_time_s: float | None, title: str
 ) -> Iterable[Fix]:
-    """Periodic checkpoints and a signal before the limit; advice in words if the launch has both or supports
-    neither."""
+    """Periodic checkpoints and a signal before the limit, where the launch lacks them; advice in words if it
+    has both, or if the job is short or unknown to coach."""
     if run is None or limit_s is None or limit_s < _MIN_LIMIT_S:
         yield Fix(f"{title} (#SBATCH --signal=B:USR1@{_LEAD_S})")
         return

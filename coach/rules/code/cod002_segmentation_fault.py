@@ -11,9 +11,12 @@ from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.outcome import EXIT_CODE, exit_code_signature, is_first_failure
-from coach.rules.from_logs.quoted_evidence import hits_of, is_library
+from coach.rules.from_logs.quoted_evidence import hits_of, is_library, own_frame
 
 _DUMPED_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>.+)')
+_DUMPED_THREAD = re.compile(
+    r"^(?:(?P<crashed>Current thread\b|Stack )|Thread 0x).{0,99}\(most recent call first\):"
+)
 
 _CRASHED = re.compile(
     r": line \d+: +\d+ (?:Segmentation fault|Aborted) +(?:\(core dumped\) +)?(?P<command>\S.*)$"
@@ -38,7 +41,8 @@ class SegmentationFault(EndingRule):
         A native library crashed, so there is no Python exception. Typical causes: an extension built against
         another torch, two versions of a library in one process, a decoder that reads a broken file.
     When it stays silent
-        If another error came before it: programs also crash while they shut down. If the program went on.
+        If another error came before the crash: programs also crash while they shut down. If the program went
+        on.
     What to do
         Run with `PYTHONFAULTHANDLER=1` (or `python -X faulthandler`): it prints the Python frames of the
         crash. Rebuild or update the extension of the innermost frame; try `num_workers=0`. If it happens on
@@ -67,8 +71,10 @@ class SegmentationFault(EndingRule):
         return f"The program crashed in native code ({how})"
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
-        """The innermost frame of your own code in the fault handler's output, which lists the newest call
-        first."""
+        """The innermost frame of the program's own code in the thread that crashed, if the error block has
+        none."""
+        if own_frame(hit) is not None:
+            return
         for number, found in _dumped(hit, snapshot):
             if not is_library(found.string):
                 yield Evidence(f"in the program's own code: {found.string.strip()}", hit.file, number)
@@ -96,13 +102,19 @@ class SegmentationFault(EndingRule):
 
 
 def _dumped(hit: LogHit, snapshot: TargetSnapshot) -> Iterator[tuple[int, re.Match[str]]]:
-    """The frames of the fault handler's output below a hit, with their lines in the log, the newest first."""
+    """The frames of the thread that crashed, with their lines in the log, the newest first. The fault handler
+    prints the other threads, which did not crash, before and after it."""
     if "Fatal Python error" not in hit.text:
         return
     for tail in snapshot.log_tails:
         start = max(0, hit.line - tail.first_line) if tail.file == hit.file else len(tail.plain)
+        is_crashed = False
         for number, line in enumerate(tail.plain[start:], tail.first_line + start):
-            if (found := _DUMPED_FRAME.match(line)) is not None:
+            if (thread := _DUMPED_THREAD.match(line)) is not None:
+                if is_crashed:
+                    return
+                is_crashed = thread["crashed"] is not None
+            elif is_crashed and (found := _DUMPED_FRAME.match(line)) is not None:
                 yield number, found
 
 

@@ -15,7 +15,7 @@ from coach.model.training.telemetry import HostSample
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import quote, ranks_text
 from coach.rules.from_numbers.collective_order import odd_ranks
-from coach.rules.from_numbers.rhythm import Silence, silence_of
+from coach.rules.from_numbers.rhythm import Silence, silence_of, started_s
 from coach.rules.from_numbers.stack_bursts import (
     burst_evidence,
     newest_bursts,
@@ -51,7 +51,7 @@ class Hang(Rule):
         last lines announce an evaluation, a checkpoint, a compilation or a download, end an epoch, or end
         where an output buffer was full. While the job reads or writes much data. While the newest samples are
         older than two minutes: they prove nothing about now. While a node or a rank is not measured: it may
-        do the work for which the others wait.
+        do the work for which the others wait. After a requeue, before the first new step.
     What to do
         Before you cancel the job, see where each rank stands: `coach stacks JOBID`. The others wait for the
         rank that stands elsewhere.
@@ -205,7 +205,7 @@ class Hang(Rule):
             return
         newest = _newest_end(history)
         times = [s.step_time_s for s in newest_steps(history.steps(history.ranks[0]), 100) if s.step_time_s]
-        if newest is None or not times:
+        if newest is None or not times or newest < (started_s(snapshot) or 0.0):
             return
         patience = max(self.values["silence_s"], self.values["silence_steps"] * median(times))
         silence = now - newest
@@ -231,10 +231,13 @@ class Hang(Rule):
         )
 
     def _signs(self, snapshot: TargetSnapshot, history: History, now: float) -> dict[str, str]:
-        """Node → the sign that it does no work. Empty if any node may work."""
-        signs = {node: self._sign(history, node, now) for node in history.nodes}
+        """Node → the sign that it does no work. Empty if any node may work. A node whose samples all lie
+        before the job's start is of the time before a requeue."""
+        start = started_s(snapshot) or 0.0
+        nodes = [node for node in history.nodes if history.host(node)[-1].time_s >= start]
+        signs = {node: self._sign(history, node, now) for node in nodes}
         idle = {node: sign for node, sign in signs.items() if sign is not None}
-        return idle if len(idle) == len(signs) and has_all_nodes(snapshot, history.nodes) else {}
+        return idle if len(idle) == len(signs) and has_all_nodes(snapshot, nodes) else {}
 
     def _sign(self, history: History, node: str, now: float) -> str | None:
         """The sign that a node does no work; None if it may work."""

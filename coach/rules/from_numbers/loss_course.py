@@ -32,7 +32,7 @@ _ADVERSARIES = re.compile(
 )
 """Words of reinforcement and adversarial training, where a rising loss proves nothing."""
 _COUNTER = re.compile(
-    r"\b(?:global[ _]?step|step|iter(?:ation)?|epoch|update)s?\b\D{0,8}?(\d+)", re.IGNORECASE
+    r"\b(?:global[ _]?step|step|iter(?:ation)?|epoch|update)s?\b\D{0,8}?(\d{1,18})", re.IGNORECASE
 )
 _EPOCH = re.compile(r"\bepochs?\b\W{0,8}(\d+(?:\.\d+)?)", re.IGNORECASE)
 _RATE = re.compile(
@@ -111,12 +111,8 @@ def _points_of_curve(curve: Sequence[CurvePoint], printed: Iterable[LogHit]) -> 
 
 def are_adversaries(snapshot: TargetSnapshot) -> bool:
     """True if words of the log or names of metrics show reinforcement or adversarial training."""
-    names = (
-        str(name)
-        for event in snapshot.events
-        if event.event == NAMES_EVENT
-        for name in event.fields.get("names", ())
-    )
+    told = (event.fields.get("names") for event in snapshot.events if event.event == NAMES_EVENT)
+    names = (str(name) for each in told if isinstance(each, (list, tuple)) for name in each)
     lines = (line for tail in snapshot.log_tails for line in tail.plain)
     return any(_ADVERSARIES.search(text) for texts in (names, lines) for text in texts)
 

@@ -64,6 +64,13 @@ class Silence:
         return f"no output for {self.silent_s / 60:.0f} min"
 
 
+def started_s(snapshot: TargetSnapshot) -> float | None:
+    """When the job started, or started again after a requeue; None if unknown."""
+    if snapshot.job is not None:
+        return snapshot.job.start_time_s
+    return snapshot.run.started_time_s if snapshot.run is not None else None
+
+
 def silence_of(snapshot: TargetSnapshot, history: History) -> Silence | None:
     """The silence of a running job; None if it is short for this program, or if nothing tells when it
     wrote."""
@@ -91,31 +98,32 @@ def unknown_progress(snapshot: TargetSnapshot, history: History) -> list[NotMeas
 
 
 def _last_sign_s(snapshot: TargetSnapshot, history: History) -> float | None:
-    """When it last wrote to a log or to its metrics; None if its steps come from a file without times, which
-    may still grow, and not from its log."""
+    """When it last wrote to a log or to its metrics, or started again; None if its steps come from a file
+    without times, which may still grow, and not from its log."""
     ends = [steps[-1].time_s for rank in history.ranks if (steps := history.steps(rank))]
     if None in ends and not last_losses(snapshot.log_hits):
         return None
     signs = [*ends, *(tail.written_s for tail in snapshot.log_tails)]
     signs += [event.time_s for event in snapshot.events]
-    return max((each for each in signs if each is not None), default=None)
+    known = [each for each in signs if each is not None]
+    return max([*known, started_s(snapshot) or 0.0]) if known else None
 
 
 def _pauses(snapshot: TargetSnapshot, history: History, last_s: float) -> tuple[float | None, float]:
     """The usual and the longest pause between two steps: by their times, else the mean of the lines that
-    report a step."""
-    if not history.ranks:
+    report a step. A job that has written nothing since its start is starting up, and has no usual pause."""
+    start_s = started_s(snapshot)
+    if not history.ranks or (start_s is not None and last_s <= start_s):
         return None, 0.0
     rank = history.ranks[0]
     times = [step.time_s for step in newest_steps(history.steps(rank), 500) if step.time_s is not None]
     gaps = [after - before for before, after in pairwise(times) if after >= before]
     if len(gaps) >= _MIN_LINES:
         return median(gaps), max(gaps)
-    job, run, number = snapshot.job, snapshot.run, history.num_steps(rank)
-    start_s = job.start_time_s if job is not None else run.started_time_s if run is not None else None
+    number = history.num_steps(rank)
     if start_s is None or number < _MIN_LINES or any(map(_may_be_buffered, snapshot.log_tails)):
         return None, max(gaps, default=0.0)
-    return max(0.0, last_s - start_s) / number, max(gaps, default=0.0)
+    return (last_s - start_s) / number, max(gaps, default=0.0)
 
 
 def _may_be_buffered(tail: LogTail) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.rules.advice.remedies import lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_logs.loss_lines import FINITE
+from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.loss_course import are_adversaries
 
@@ -23,6 +22,9 @@ _NORM = (
     r"(?<![\w/])(?:train/)?(?:grad(?:ient)?[_ ]norm|gnorm)[\"']?\s*+(?:[:=|]\s*+"
     r"|(?<=\s))[\"']?(?P<value>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
 )
+
+_MOST_BETWEEN = 100
+"""Most steps between two measured norms."""
 
 
 class _Series(NamedTuple):
@@ -44,7 +46,8 @@ class ExplodingGradients(Rule):
         direction. The progress is lost, and NaN comes next.
     When it stays silent
         On single large norms, on norms that fall again, while the loss keeps falling, and on reinforcement
-        and adversarial training. If the loss itself diverged or is not finite, that finding comes first.
+        and adversarial training. On growth without forty known losses. If the loss itself diverged or is not
+        finite, that finding comes first.
     What to do
         Resume from a checkpoint before the growth, with a lower learning rate (a third is usual) and a longer
         warm-up. For recurrent and very deep models: normalisation, residual or gated connections, orthogonal
@@ -63,7 +66,7 @@ class ExplodingGradients(Rule):
         Threshold("window", 20, "newest norms", "their median does not depend on one batch"),
         Threshold("growth", 100, "times the first quarter's median", "healthy norms vary tenfold"),
         Threshold("improved_share", 0.1, "of the loss", "less is the noise of batches"),
-        Threshold("least", 1000, "norm", "smaller ones are of a model that had settled very low before"),
+        Threshold("least", 1000, "norm", "below it, the norms only grew from very small ones"),
         Threshold(
             "beyond",
             1e10,
@@ -81,7 +84,7 @@ class ExplodingGradients(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        for series in chain(self._measured(history), _told(hits_of(snapshot, self.code))):
+        for series in chain(self._measured(history), _told(snapshot)):
             grown = self._grown(series)
             if grown is not None and not are_adversaries(snapshot):
                 before = median(_early(series.norms))
@@ -109,12 +112,13 @@ class ExplodingGradients(Rule):
                 return
 
     def _measured(self, history: History) -> Iterable[_Series]:
-        """The first rank's series: all ranks have the same gradients. For most runs the newest step alone
-        rules the fault out."""
+        """The first rank's series: all ranks have the same gradients. For most runs the newest norm alone
+        rules the fault out. Many trainings measure it only in some steps."""
         for rank in history.ranks[:1]:
-            newest = history.steps(rank)[-1]
-            if newest.grad_norm is not None and newest.grad_norm >= self.values["least"]:
-                steps = history.steps(rank)
+            steps = history.steps(rank)
+            last = islice(reversed(steps), _MOST_BETWEEN)
+            newest = next((step for step in last if step.grad_norm is not None), None)
+            if newest is not None and (newest.grad_norm or 0.0) >= self.values["least"]:
                 yield _Series(
                     [
                         step.grad_norm
@@ -138,9 +142,9 @@ class ExplodingGradients(Rule):
         if newest < max(self.values["least"], self.values["growth"] * before):
             return None
         losses = series.losses
-        has_improved = bool(losses) and fmean(losses[-window:]) < (1 - self.values["improved_share"]) * fmean(
-            _early(losses)
-        )
+        if len(losses) < 2 * window:
+            return None
+        has_improved = fmean(losses[-window:]) < (1 - self.values["improved_share"]) * fmean(_early(losses))
         return None if has_improved else newest
 
 
@@ -148,17 +152,22 @@ def _early(values: Sequence[float]) -> Sequence[float]:
     return values[: max(1, len(values) // 4)]
 
 
-def _told(hits: Iterable[LogHit]) -> Iterable[_Series]:
-    """The norms of each log and rank, in line order."""
-    series: dict[tuple[str, int | None], list[LogHit]] = {}
-    for hit in hits:
-        series.setdefault((hit.file, hit.rank), []).append(hit)
-    for among in series.values():
-        among.sort(key=lambda hit: hit.line)
-        losses = [found for hit in among if (found := re.search(FINITE, hit.text))]
+def _told(snapshot: TargetSnapshot) -> Iterable[_Series]:
+    """The norms and the losses of each log and rank, in line order. They may be on different lines."""
+    norms = _by_log(hits_of(snapshot, ExplodingGradients.code))
+    losses = _by_log(hits_of(snapshot, PROGRESS.rule)) if norms else {}
+    for place, hits in norms.items():
         yield _Series(
-            [float(hit.fields["value"]) for hit in among],
-            [float(found["value"]) for found in losses],
-            quote(among[-1]),
-            among[-1].time_s,
+            [float(hit.fields["value"]) for hit in hits],
+            [float(hit.fields["value"]) for hit in losses.get(place, ())],
+            quote(hits[-1]),
+            hits[-1].time_s,
         )
+
+
+def _by_log(hits: Iterable[LogHit]) -> dict[tuple[str, int | None], list[LogHit]]:
+    """(file, rank) → its hits, in line order."""
+    found: dict[tuple[str, int | None], list[LogHit]] = {}
+    for hit in hits:
+        found.setdefault((hit.file, hit.rank), []).append(hit)
+    return found

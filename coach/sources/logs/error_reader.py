@@ -54,6 +54,7 @@ _MARKS = re.compile(r"[\s|^~]*$")
 _OF_FATAL = re.compile(
     r"\s*$|\s+File \"|(?:Current t|T)hread 0x|Extension modules: |Python runtime |Stack \(most|\s+\.\.\.|\s+<"
 )
+_THREAD = re.compile(r"(?P<crashed>Current thread 0x|Stack \(most)|Thread 0x")
 _OF_NATIVE = re.compile(r"\s*$|\s+\S|frame #\d|Exception raised from |Compile with |.{0,60}For debugging ")
 _THROWN = re.compile(r"terminate called after throwing an instance of '(?P<type>[^']{1,200})'")
 _SAID = re.compile(r"\s{0,8}what\(\): {1,4}(?P<words>.*)")
@@ -297,6 +298,15 @@ def _type_and_message(kind: ErrorKind, below: list[str]) -> tuple[str | None, st
     return found["type"], "\n".join((found["words"] or "", *below[1:]))
 
 
+def _of_the_crashed_thread(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The lines of the thread that crashed; Python's fault handler prints the other threads before and after
+    it. All lines if they name no thread."""
+    heads = [(place, found) for place, (_, words) in enumerate(lines) if (found := _THREAD.match(words))]
+    ends = [place for place, _ in heads[1:]] + [len(lines)] * bool(heads)
+    parts = [lines[place:end] for (place, found), end in zip(heads, ends, strict=True) if found["crashed"]]
+    return next(iter(parts), []) if heads else lines
+
+
 def _frames(kind: ErrorKind, lines: list[tuple[int, str]], end: int) -> list[Frame]:
     pattern = {
         ErrorKind.RICH: _BOXED,
@@ -305,6 +315,8 @@ def _frames(kind: ErrorKind, lines: list[tuple[int, str]], end: int) -> list[Fra
     }.get(kind, _FRAME)
     is_newest_first = kind in (ErrorKind.FATAL, ErrorKind.NATIVE)
     shown = lines[1:] if is_newest_first else lines[: end + 1]
+    if kind is ErrorKind.FATAL:
+        shown = _of_the_crashed_thread(shown)
     frames: list[Frame] = []
     for place, (number, words) in enumerate(shown):
         found = pattern.match(words)

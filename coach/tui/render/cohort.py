@@ -1,5 +1,8 @@
-"""A cohort as rows: one for each person's newest run of each recipe and drill, with the best result, and one
-for all people without runs. And the page of one row."""
+"""A cohort as a table, and the page of one of its rows.
+
+Each person has one row for each recipe and drill: the newest run, with the best result. One more row stands
+for all people without runs.
+"""
 
 from __future__ import annotations
 

@@ -96,7 +96,8 @@ def parent_lines(offer: RelaunchOffer, choice: str, width: int, label: KeyLabel)
         rows.append(
             line(Span(f"   {mark} {name:<7}", "strong" if is_chosen else ""), muted(f" {_CHOICE_TEXT[name]}"))
         )
-    rows.append(clip(_loss_line(offer, choice), width))
+    if choice != "cancel" or offer.checkpoint is not None or not offer.may_save_elsewhere:
+        rows.append(clip(_loss_line(offer, choice), width))
     if choice == "cancel":
         rows.extend(
             line(muted(f"   {text}"))
@@ -108,6 +109,8 @@ def parent_lines(offer: RelaunchOffer, choice: str, width: int, label: KeyLabel)
 
 def _loss_line(offer: RelaunchOffer, choice: str) -> Line:
     checkpoint, step = offer.checkpoint, offer.parent_step
+    if checkpoint is None and offer.may_save_elsewhere:
+        return line(muted("   nothing is lost"))
     if checkpoint is None:
         kept = "no complete checkpoint yet"
         lost = step

@@ -70,7 +70,7 @@ def facts_line(job: Job, now_s: float, width: int, label: KeyLabel) -> Line:
 
 
 _OLD_S = 30.0
-"""Data about nodes that are older than this, in seconds, have their age beside them."""
+"""Seconds. Older data about nodes are shown with their age."""
 
 
 def place_node_lines(
@@ -81,8 +81,8 @@ def place_node_lines(
     room: int,
     read_s: float | None = None,
 ) -> list[Line]:
-    """The job's nodes, or its planned nodes, as many as have room. `read_s` is the time at which Slurm
-    reported them: such data are older than a job that has just started."""
+    """The job's nodes, or its planned nodes, as many as fit. `read_s` is the time at which Slurm reported
+    them, which may be before the start of the job."""
     rows: list[Line] = []
     as_of = _as_of(job, now_s, read_s)
     planned = "" if job is None or job.nodes else "planned on "
@@ -109,8 +109,8 @@ MAIN_FACTS = ("nodes", "gpus", "time used", "time limit", "submitted", "started"
 
 
 def job_lines(job: Job, now_s: float, width: int = 0, names: Sequence[str] = ()) -> list[Line]:
-    """The facts in the queue about one job, in as many columns as have room; all facts, or those in
-    `names`."""
+    """The facts in the queue about one job, in as many columns as fit. With `names`, only these facts, if
+    known."""
     state, reason, _ = state_words(job, now_s)
     facts: Mapping[str, str] = {
         "job id": printable(job.job_id),
@@ -143,7 +143,7 @@ def job_lines(job: Job, now_s: float, width: int = 0, names: Sequence[str] = ())
 
 
 def in_columns(rows: Sequence[Line], width: int) -> list[Line]:
-    """Arrange lines in as many columns as have room, to be read downwards. Each column is as wide as its
+    """Arrange lines in as many columns as fit, to be read downwards. Each column is as wide as its
     longest line. A line longer than half the width stands alone, below."""
     long = [row for row in rows if line_width(row) > max(_FACT_WIDTH, width // 2)]
     short = [row for row in rows if row not in long]

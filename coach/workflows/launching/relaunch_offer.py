@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from coach.model.judging.finding import Finding, Fix
 from coach.model.launching.launch import Plan
 from coach.model.training.run import Checkpoint, Run
+from coach.rules.advice.launched_with import saves_in_run_dir
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,11 @@ class RelaunchOffer:
     lost: tuple[str, ...]
     """The work that an active parent loses when it is cancelled, and its torn checkpoints: lines for
     people."""
+
+    @property
+    def may_save_elsewhere(self) -> bool:
+        """True if the parent may write its checkpoints outside its run directory."""
+        return not saves_in_run_dir(self.parent)
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -320,16 +320,15 @@ class WatchSession:
         if self._follower is not None:
             follower = self._follower
             sources["config"] = lambda: SettingsSource(follower, self._world.io, self.use)
-        if watch.is_cluster_watched:
-            sources.update(self._world.sources(self._settings, watch))
-            if self._manners is not None:
-                sources.update(self._manners.sources(self._world.io, self._settings))
-                sources.update(
-                    upkeep_sources(
-                        self._settings, self._world.io, self._world.user, lambda: self._snapshot, self.history
-                    )
+        sources.update(self._world.sources(self._settings, watch))
+        if self._manners is not None:
+            sources.update(self._manners.sources(self._world.io, self._settings))
+            sources.update(
+                upkeep_sources(
+                    self._settings, self._world.io, self._world.user, lambda: self._snapshot, self.history
                 )
-            sources["runs"] = self._make_run_list
+            )
+        sources["runs"] = self._make_run_list
         for target in self._targets:
             sources.update(self._sources_of(target))
         sources.update(self._streams.sources())

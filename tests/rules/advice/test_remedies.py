@@ -34,6 +34,16 @@ def test_the_fix_of_a_smaller_micro_batch_states_its_effect_on_learning(
     assert ("BatchNorm" in fix.title) is (model == "simplecnn")
 
 
+def test_a_launch_without_accumulation_is_advised_in_words() -> None:
+    (fix,) = smaller_micro_batch(run({"batch_size": 8}))
+    assert (fix.title[:22], dict(fix.changes)) == ("Halve the micro-batch ", {})
+    assert not list(smaller_micro_batch(run({"batch_size": 1})))
+
+
+def test_a_rate_of_zero_is_not_lowered() -> None:
+    assert not list(lower_learning_rate(run({"lr": 0.0}), 3, 100))
+
+
 @pytest.mark.parametrize(
     ("parameters", "changes"),
     [
@@ -173,10 +183,16 @@ def test_the_fix_that_saves_before_the_limit_keeps_options_that_the_launch_has(
 
 def test_a_short_job_is_not_signalled_and_a_foreign_program_s_fix_explains_the_signal() -> None:
     assert not next(iter(saved_before_limit(run(), 60, 0.5, "Save"))).changes
-    for launched in (replace(run(), recipe=""), replace(run(), recipe="train", launch=OWN)):
+    under_coach_run = run(recipe="train", launch={"share": "/shared"})
+    for launched in (run(recipe=""), run(recipe="train", launch=OWN), under_coach_run):
         (fix,) = saved_before_limit(launched, 3600, None, "Save")
         assert dict(fix.changes) == {"signal": "USR1@300"}
         assert "ends a program that does not handle it" in fix.title
+
+
+def test_the_fix_of_a_recipe_does_not_explain_the_signal() -> None:
+    (fix,) = saved_before_limit(run({"lr": 0.1}, launch={"recipe": "ddp"}), 3600, None, "Save")
+    assert fix.title == "Save"
 
 
 def test_a_person_s_own_program_on_several_gpus_is_advised_to_shard() -> None:

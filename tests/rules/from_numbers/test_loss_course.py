@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,13 @@ from coach.model.judging.finding import Diagnosis
 from coach.model.reading import MetricsChunk
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
-from coach.model.training.metrics import MetricEvent
+from coach.model.training.metrics import NAMES_EVENT, MetricEvent
 from coach.rules.engine import Engine
-from coach.rules.from_numbers.loss_course import courses
+from coach.rules.from_numbers.loss_course import are_adversaries, courses
 from coach.rules.registry import build
 from coach.sources.io import SystemIo
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
-from tests.rules.examples import run, scan, steps
+from tests.rules.examples import judge, run, scan, steps
 
 FOREIGN = Path(__file__).parents[2] / "recordings" / "foreign"
 HEALTHY = sorted(path.name for path in FOREIGN.iterdir() if path.name.startswith("healthy-"))
@@ -178,6 +179,33 @@ def test_gradients_that_grow_while_the_loss_falls_are_no_explosion() -> None:
     assert not _log(grown).findings
     stuck = "".join(f"step {n} loss: 4.1 grad_norm: {4 * 1.1**n:.4g}\n" for n in range(1, 100))
     assert [finding.rule for finding in _log(stuck).findings] == ["NUM010"]
+
+
+@pytest.mark.parametrize("between", ["\n", " ppl 3\n"], ids=["other-line", "no-loss"])
+def test_gradients_that_grow_are_no_explosion_if_the_loss_falls_elsewhere(between: str) -> None:
+    name = "loss" if between == "\n" else "score"
+    grown = (f"step {n} {name}: {4 / n:.4f}{between}grad_norm: {4 * 1.1**n:.4g}\n" for n in range(1, 100))
+    assert not _log("".join(grown)).findings
+    if name == "loss":
+        stuck = (f"step {n} loss: 4.1\ngrad_norm: {4 * 1.1**n:.4g}\n" for n in range(1, 100))
+        assert [finding.rule for finding in _log("".join(stuck)).findings] == ["NUM010"]
+
+
+def test_exploding_gradients_are_found_if_only_some_steps_measure_them() -> None:
+    series = [
+        replace(step, grad_norm=4 * 1.1**number if number % 5 == 0 else None)
+        for number, step in enumerate(steps([4.1] * 304))
+    ]
+    (finding,) = judge(series, run=run(), now_s=None).findings
+    assert (finding.rule, finding.evidence[0].text) == ("NUM010", "grad_norm of rank 0 at step 301")
+
+
+def test_hostile_counters_and_names_break_no_rule() -> None:
+    text = f"step 1 loss: 2.3\nloss: 2.2 step: {'9' * 5000}\n"
+    events = tuple(MetricEvent(0, NAMES_EVENT, 1.0, 1, {"names": names}) for names in (None, 5))
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), events=events)
+    assert [len(course) for course in courses(snapshot, History())] == [2]
+    assert not are_adversaries(snapshot)
 
 
 def test_pauses_for_checkpoints_do_not_bend_a_curve() -> None:

@@ -167,6 +167,16 @@ def test_native_errors_and_the_fault_handlers_are_blocks_as_well() -> None:
     assert [frame.function for frame in fatal.frames] == ["main", "forward"]
 
 
+def test_a_fatal_error_has_the_frames_of_the_thread_that_crashed() -> None:
+    waiting = 'Thread 0x{} (most recent call first):\n  File "/home/user/wait.py", line 3 in wait\n\n'
+    fatal = only(
+        f"Fatal Python error: Segmentation fault\n\n{waiting.format(1)}"
+        'Current thread 0x2 (most recent call first):\n  File "/home/user/train.py", line 3 in main\n\n'
+        f"{waiting.format(3)}"
+    )
+    assert [frame.function for frame in fatal.frames] == ["main"]
+
+
 def test_torchruns_first_failure_names_rank_node_and_exit_code() -> None:
     block = only(
         "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_03:00:01\n  host      : node2\n"
