@@ -45,8 +45,7 @@ OWN_TEXT = {
 
 PUT_TOGETHER = {
     "coach.launch.long_job._known_option": "the name of an option, and what follows without a loop in it",
-    "coach.rules.numerics.num010_exploding_gradients._told": "a signature: tried as such",
-    "coach.rules.wordings.rows._row": "compiled only, to see that it can be",
+    "coach.rules.wordings.rows._compile": "compiled only, to see that it can be",
     "coach.workflows.judging.rule_files.slow_text": "it measures how slow a pattern is",
     "coach.sources.logs.first_lines.learn": "a line of the log, escaped",
     "coach.sources.logs.scanner._pattern": "a signature: tried as such",
