@@ -11,6 +11,8 @@ import pytest
 
 from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.model.training.log import LogFile, LogTail
+from coach.model.training.log_window import LogLook
+from coach.sources.io import SystemIo
 from coach.sources.logs import log_windows
 from coach.tui.screens.log import LogScreen
 from coach.tui.widgets.log_pager import LogPager
@@ -109,17 +111,38 @@ async def test_it_follows_its_end_and_stands_still_above(tmp_path: Path) -> None
     path = _write(tmp_path, _steps(200))
     session = _session(path)
     async with opened(session) as driver:
-        await _open_log(driver)
+        pager = await _open_log(driver)
         _write(tmp_path, _steps(300))
         _tell(session, path)
         await driver.sees("step 300 all")
         await driver.press("pageup")
+        await driver.until(lambda: not pager.follows, "the page above")
         before = driver.text()
         _write(tmp_path, _steps(400))
         _tell(session, path)
         await driver.settle()
         assert "step 400" not in driver.text()
         assert before.splitlines()[5:20] == driver.text().splitlines()[5:20]
+
+
+async def test_an_end_that_was_read_while_the_user_left_it_is_not_shown(tmp_path: Path) -> None:
+    path = _write(tmp_path, _steps(200))
+    session = _session(path)
+    async with opened(session) as driver:
+        pager = await _open_log(driver)
+        screen = driver.app.screen
+        assert isinstance(screen, LogScreen)
+        look = screen._look = screen._following = LogLook((str(path),))  # under way
+        await driver.press("pageup")
+        await driver.until(lambda: not pager.follows, "the page above")
+        before = driver.text()
+        _write(tmp_path, _steps(300))
+        screen.set_window(look, log_windows.LogWindows(SystemIo({}), path).look(look))
+        await driver.settle()
+        assert before.splitlines()[5:20] == driver.text().splitlines()[5:20]
+        await driver.press("G")
+        _tell(session, path)
+        await driver.sees("step 300 all")
 
 
 @pytest.mark.parametrize("size", [(60, 14), (150, 45)])

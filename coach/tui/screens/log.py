@@ -40,6 +40,8 @@ class LogScreen(CoachScreen, screen="log"):
         """The search words; None: search for errors."""
         self._look: LogLook | None = None
         """The request for the window that is being read."""
+        self._following: LogLook | None = None
+        """The last request that followed the growing end."""
         self._progress = ""
         self._sizes: dict[str, int] = {}
         """The sizes of the files in bytes, when they were last requested."""
@@ -110,7 +112,8 @@ class LogScreen(CoachScreen, screen="log"):
             self._place = None
             self._ask(LogLook(wanted, line=at_line))
         elif self._has_grown(tails) and self._pager.follows:
-            self._ask(LogLook(wanted))
+            self._following = LogLook(wanted)
+            self._ask(self._following)
 
     def _show_end(self, tail: LogTail | None) -> None:
         window = None if tail is None else window_of(tail)
@@ -140,6 +143,9 @@ class LogScreen(CoachScreen, screen="log"):
     def set_window(self, look: LogLook, window: LogWindow) -> None:
         """Show the window that was read, unless the user wants another one by now."""
         if look is not self._look:
+            return
+        if look is self._following and not self._pager.follows:
+            self._look, self._sizes = None, {}  # the user has left the end meanwhile, and may come back to it
             return
         self._look, self._shown = None, look.files
         is_focused = look.is_search or look.line is not None
