@@ -99,14 +99,18 @@ class Notices:
             yield Notice(name, now.state, is_bad=False)
 
     def _new_findings(self, picture: Snapshot) -> Iterator[Notice]:
-        """Findings above info of running jobs. Once a process has ended, the verdict waits until Slurm
-        reports the end."""
+        """Causes above info of running jobs. Once a process has ended, the verdict waits until Slurm reports
+        the end."""
         for name, diagnosis in picture.diagnoses.items():
             standing, target = self._standings.get(name), picture.targets.get(name)
             has_ended = target is not None and target.exit is not None
             if standing is None or is_final(standing.state) or has_ended:
                 continue
-            found = [each for each in diagnosis.findings if each.severity > Severity.INFO]
+            found = [
+                each
+                for each in diagnosis.findings
+                if each.severity > Severity.INFO and each.consequence_of is None
+            ]
             known = self._findings.get(name, frozenset())
             self._findings[name] = frozenset(each.rule for each in found)
             for each in found:

@@ -107,8 +107,12 @@ def _ended_s(each: RankedFinding) -> float:
 
 
 def worst(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> RankedFinding | None:
-    """The most severe finding (ties: most GPU-hours lost); info findings do not count."""
-    causes = [each for each in by_impact(found, now_s) if each.finding.severity > Severity.INFO]
+    """The most severe cause (ties: most GPU-hours lost); info findings and consequences do not count."""
+    causes = [
+        each
+        for each in by_impact(found, now_s)
+        if each.finding.severity > Severity.INFO and each.finding.consequence_of is None
+    ]
     return min(causes, key=lambda each: (-each.finding.severity, -(each.lost_gpu_hours or 0.0)), default=None)
 
 

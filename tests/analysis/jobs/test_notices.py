@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coach.analysis.jobs.notices import CAUSE_S, Notice, Notices, has_active_jobs
+from coach.analysis.judging.ranking import ranked_of, worst
 from coach.model.judging.finding import Diagnosis, Severity
-from coach.model.snapshot import Snapshot
+from coach.model.snapshot import Snapshot, TargetSnapshot
 from tests.analysis.jobs.test_watched_jobs import finding, picture
 from tests.analysis.made_jobs import job
 
@@ -62,6 +65,18 @@ def test_a_finding_of_a_running_job_is_announced_once() -> None:
     told = notices.notices(picture(job("17", "RUNNING"), diagnoses=slow))
     assert told == [Notice("17", "warning GPU005: said by GPU005", is_bad=True)]
     assert notices.notices(picture(job("17", "RUNNING"), diagnoses=slow)) == []
+
+
+def test_what_follows_from_a_finding_is_not_announced_beside_it() -> None:
+    notices = begun(picture(job("17", "RUNNING")))
+    follows = replace(finding("GPU005", Severity.CRITICAL), consequence_of="DST008")
+    both = Diagnosis("17", "RUNNING", (finding("DST008", Severity.WARNING), follows), ())
+    told = notices.notices(picture(job("17", "RUNNING"), diagnoses={"17": both}))
+    assert told == [Notice("17", "warning DST008: said by DST008", is_bad=True)]
+    found = {"17": ranked_of(both, TargetSnapshot("17", 1000.0, job=job("17", "RUNNING")))}
+    gravest = worst(found, 1000.0)
+    assert gravest is not None
+    assert gravest.finding.rule == "DST008", "the header names the cause"
 
 
 def test_many_events_at_once_make_one_notice() -> None:
