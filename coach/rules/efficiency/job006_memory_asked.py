@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.advice.launched_with import int_resource
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import parse_mib, size_text
 from coach.rules.from_numbers.job_means import CONFIDENCE, PEAK, node_means, peaks_of_memory
+from coach.rules.from_numbers.telemetry_windows import has_all_nodes
 
 
 class MemoryAsked(Rule):
@@ -68,7 +68,7 @@ class MemoryAsked(Rule):
         if not asked:
             return
         sampled = self._sampled_peaks(history, snapshot.run.ended_time_s)
-        if len(sampled) < (int_resource(snapshot.run, "num_nodes") or 1):
+        if not sampled or not has_all_nodes(snapshot, history.nodes):
             return
         yield from self._judged(max(sampled), asked, "on a node, sampled", "memory requested per node", 0.8)
 

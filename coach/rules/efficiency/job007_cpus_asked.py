@@ -12,7 +12,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.advice.launched_with import int_resource
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.job_means import CONFIDENCE, MEAN, cpu_means
-from coach.rules.from_numbers.telemetry_windows import training_host_samples
+from coach.rules.from_numbers.telemetry_windows import has_all_nodes, training_host_samples
 
 
 class CpusAsked(Rule):
@@ -90,4 +90,4 @@ class CpusAsked(Rule):
             if not samples or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
                 return []
             used.append((fmean([s.cpu_pct or 0.0 for s in samples]), samples[-1].num_cpus or 0))
-        return used if len(used) >= (int_resource(snapshot.run, "num_nodes") or 1) else []
+        return used if has_all_nodes(snapshot, history.nodes) else []

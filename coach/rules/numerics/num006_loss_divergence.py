@@ -141,13 +141,10 @@ class LossDivergence(Rule):
         losses = [point.loss for point in points if point.loss is not None]
         accuracies = _accuracies(snapshot, history)
         consecutive = int(self.values["consecutive"])
-        if (
-            min(len(losses), len(accuracies)) <= consecutive
-            or not 0 < min(accuracies) <= max(accuracies) <= 1
-        ):
-            return (
-                None  # an accuracy above 1 is in percent or of another kind: no guess can be derived from it
-            )
+        if min(len(losses), len(accuracies)) <= consecutive:
+            return None
+        if not 0 < min(accuracies) <= max(accuracies) <= 1:  # above 1: a percentage, or another measure
+            return None
         early, newest = losses[: -(-len(losses) // 2)], losses[-consecutive:]
         worst = max(early)
         if not worst > max(self.values["no_guess"], self.values["exploded"] * max(newest)):

@@ -114,7 +114,7 @@ class _FollowedLog:
         """New steps and events. Raises OSError."""
         bite = self._follower.read()
         if bite.is_restart:
-            self.numbers.forget_line()
+            self.numbers.begin_file()
         self.is_caught_up = bite.is_caught_up
         return self.numbers.take(bite.data)
 
@@ -134,7 +134,7 @@ class PrintedNumbers:
     def has_loss(self) -> bool:
         return any(curve.course.has_loss for curve in self._curves.values())
 
-    def forget_line(self) -> None:
+    def begin_file(self) -> None:
         """The next piece begins a new file."""
         self._rest, self._columns = b"", Columns()
 

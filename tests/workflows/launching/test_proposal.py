@@ -56,7 +56,7 @@ def test_batch_files_and_scripts_become_trainings_that_can_be_launched(tmp_path:
         ("sub/../train.py", True),
         ('"$SLURM_SUBMIT_DIR"/train.py', True),
         ('$(dirname "$0")/train.py', True),
-        ("$HOME/work/mine/train.py", True),
+        ("$HOME/code/mine/train.py", True),
         ("/elsewhere/mounted/mine/train.py", True),
         ("sub/train.py", False),
         ("../train.py", False),
