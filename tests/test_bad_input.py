@@ -35,7 +35,11 @@ class Coach:
         done = forked_coach(args, env, stdin)
         stderr = done.stderr.decode()
         assert "Traceback" not in stderr, stderr
-        assert done.returncode == status, (done.returncode, done.stdout, stderr)
+        assert done.returncode == status or (status is None and done.returncode), (
+            done.returncode,
+            done.stdout,
+            stderr,
+        )
         return [line for line in stderr.splitlines() if line]
 
     @property
@@ -82,6 +86,26 @@ def test_a_misspelt_script_names_the_nearest_file(coach: Coach) -> None:
         f"coach: {misspelt}: no such file",
         "  did you mean train.py?",
     ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["why", "~nobody-here/x"],
+        ["check", "~nobody-here/x"],
+        ["config", "--check", "~nobody-here/x.toml"],
+        ["launch", "~nobody-here/train.py", "--dry-run"],
+        ["launch", "~nobody-here/recipe.toml", "--dry-run"],
+        ["launch", "python", "~nobody-here/train.py", "--dry-run"],
+        ["recipes", "~nobody-here/recipe.toml"],
+        ["workshop", "check", "~nobody-here/plan.toml"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_a_misspelt_home_is_a_path_that_does_not_exist(coach: Coach, arguments: list[str]) -> None:
+    said = coach(*arguments)
+    assert len(said) <= 2, said
+    assert "~nobody-here" in said[0]
 
 
 def test_a_word_that_is_no_rule_leads_to_rules_about_it(coach: Coach) -> None:

@@ -32,6 +32,7 @@ from coach.launch.spelling import format_time, parse_time
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
 from coach.model.launching.launch import LaunchRequest, OwnProgram, Plan, Resources
+from coach.sources.machine.user import with_home
 from coach.sources.slurm.gres import count_gpus
 
 MAX_BYTES = 4 << 20
@@ -189,11 +190,16 @@ def said_options(request: LaunchRequest) -> dict[str, str]:
     return {**options, **request.sbatch}
 
 
+def path_of(own: OwnProgram) -> Path:
+    """The user's batch file, from the root."""
+    return Path(own.directory, with_home(own.words[0]))
+
+
 def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) -> str:
     """The script that is submitted."""
     own = plan.request.own
     assert own is not None
-    path = Path(own.directory, Path(own.words[0]).expanduser())
+    path = path_of(own)
     text = _changed(read(path), own, plan.parameters)
     more = said_options(plan.request)
     more |= {} if "job-name" in asked(text) else {"job-name": path.name}

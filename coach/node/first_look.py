@@ -222,7 +222,7 @@ def _look_at_data(node: str, command: List[str]) -> Optional[Refusal]:
     if not path:
         return None
     try:
-        with os.scandir(Path(path).expanduser()):  # a directory that cannot be listed cannot be trained on
+        with os.scandir(os.path.expanduser(path)):  # noqa: PTH111 (Path raises for an unknown ~user)
             pass
     except (FileNotFoundError, NotADirectoryError):
         text = (

@@ -27,6 +27,10 @@ _FILE = re.compile(
     r"\.(?:pt|pth)(?:\.tar)?$|\.ckpt$",
     re.IGNORECASE,
 )
+_PART = re.compile(
+    r"(?:^|[^a-z])(?:optim|optimi[sz]er|sched(?:uler)?|scaler|rng(?:_?state)?)(?:[^a-z]|$)", re.IGNORECASE
+)
+"""A file beside the weights: no program resumes from it alone."""
 _WEIGHTS = re.compile(r"(?:pytorch_model|model|adapter_model)[\w-]*\.(?:bin|safetensors)")
 _DEEPSPEED = re.compile(r"global_step\d+")
 _ZIP_BEGINS, _ZIP_ENDS = b"PK\x03\x04", b"PK\x05\x06"
@@ -169,10 +173,14 @@ def _checkpoints(place: str) -> Iterator[Found]:
                         yield from _of_folder(entry.path, entries)
                     elif depth < MAX_DEPTH and not entry.name.startswith("."):
                         waiting.append((entry.path, depth + 1))
-                elif _FILE.search(entry.name) and entry.is_file() and _is_whole(entry.path):
+                elif _is_named(entry.name) and entry.is_file() and _is_whole(entry.path):
                     yield Found(entry.stat().st_mtime, entry.path)
             except OSError:
                 continue
+
+
+def _is_named(name: str) -> bool:
+    return bool(_FILE.search(name)) and ("model" in name.lower() or not _PART.search(name))
 
 
 def _of_folder(path: str, siblings: "List[os.DirEntry[str]]") -> Iterator[Found]:
@@ -181,7 +189,7 @@ def _of_folder(path: str, siblings: "List[os.DirEntry[str]]") -> Iterator[Found]
     for folder, _, files in os.walk(path):
         for name in files:
             names.add(name)
-            times.append(os.stat(os.path.join(folder, name)).st_mtime)  # noqa: PTH116, PTH118 (many files)
+            times.append(os.lstat(os.path.join(folder, name)).st_mtime)  # noqa: PTH118 (many files)
     if not times:
         return
     name = os.path.basename(path)  # noqa: PTH119 (a text)

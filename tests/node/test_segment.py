@@ -40,6 +40,8 @@ def newest(place: Path) -> str | None:
         (["epoch-3.pth"], "epoch-3.pth"),
         (["checkpoint.pth.tar", "model_best.pth.tar", "data.tar"], "checkpoint.pth.tar"),
         (["checkpoints/step-00000040.pt"], "checkpoints/step-00000040.pt"),
+        (["model_step_9.pt", "optimizer_step_9.pt", "step_9_rng_state.pt"], "model_step_9.pt"),
+        (["model_and_optimizer_step_9.pt", "scheduler_step_9.pt"], "model_and_optimizer_step_9.pt"),
         (["checkpoint-7/global_step7/mp_rank_00_model_states.pt", "checkpoint-7/latest"], "checkpoint-7"),
     ],
 )
@@ -49,6 +51,12 @@ def test_each_framework_s_checkpoint_is_known_by_its_name(
     for number, name in enumerate(files):
         save(tmp_path / name, 10.0 + number)
     assert newest(tmp_path) == checkpoint
+
+
+def test_a_link_that_leads_nowhere_hides_no_checkpoint(tmp_path: Path) -> None:
+    save(tmp_path / "checkpoint-10" / "state.bin")
+    (tmp_path / "checkpoint-10" / "events").symlink_to(tmp_path / "gone")
+    assert newest(tmp_path) == "checkpoint-10"
 
 
 def test_deepspeed_resumes_from_the_directory_above_the_step_that_latest_names(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ thing by it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -26,7 +25,7 @@ from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.job_row import JobRowSource
 from coach.sources.logs.log_source import LogSource
 from coach.sources.machine.local_cluster import LocalClusterSource
-from coach.sources.machine.user import user_name
+from coach.sources.machine.user import user_name, with_home
 from coach.sources.metrics.flight_recorder import FlightRecorderSource
 from coach.sources.runs.local_process import Look, look
 from coach.sources.runs.run_index import RunIndex
@@ -78,7 +77,7 @@ def resolve_target(
     """
     if text == STDIN:
         return Target(text, TargetKind.STDIN)
-    path = Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 (Path raises for an unknown ~user)
+    path = with_home(text).absolute()
     found = _at_path(io, text, path) if text else None
     if found is not None:
         return found
