@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from coach import cli
@@ -69,13 +70,18 @@ def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
     if args.explain:
         shown = [row for row in shown if f"{row.key}.".startswith(f"{args.explain}.")]
         if not shown:
-            known = sorted({row.key for row in rows(settings)})
-            raise UserError(f"there is no key {args.explain}", f"known keys: {', '.join(known)}")
+            raise _no_key(args.explain, {row.key for row in rows(settings)})
     if args.format == "json":
         print(json.dumps(_settings_object(settings, shown), indent=2))
     else:
         _print_rows(settings, shown, is_whole)
     return 0
+
+
+def _no_key(name: str, known: set[str]) -> UserError:
+    near = get_close_matches(name, sorted(known), 3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`coach config --explain` lists the keys"
+    return UserError(f"there is no key {name}", hint)
 
 
 def _print_rows(settings: Settings, shown: list[Row], is_whole: bool) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coach.analysis.spelling.slurm import format_time
-from coach.config.keys import KEYS, LAUNCH_FIELDS, LAUNCH_KEYS, SCREEN_KEYS
+from coach.config.keys import FIXED_SCREEN_KEYS, KEYS, LAUNCH_FIELDS, LAUNCH_KEYS, SCREEN_KEYS
 from coach.config.layers import shown_value
 from coach.config.settings import Settings
 from coach.model.launching.environment import Environment
@@ -54,15 +54,18 @@ def rows(settings: Settings) -> Iterator[Row]:
         origin = settings.origins.get(key)
         if origin is None and key == "runs_root":
             origin = dict(settings.runs_root_candidates).get(settings.runs_root)
+        if key == "runs_roots" and value:
+            origin = settings.runs_root_candidates[0][1]
         if origin is None and lock is not None:
             origin = lock.origin
         yield Row(key, _plain(value), origin or DEFAULT, None if lock is None else lock.reason)
 
 
-def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
+def _single_values(settings: Settings) -> dict[str, Any]:
     limits = settings.limits
-    plain: Mapping[str, Any] = {
+    return {
         "runs_root": settings.runs_root,
+        "runs_roots": tuple(str(place) for place, _ in settings.runs_root_candidates),
         "cache_dir": settings.cache_dir,
         "data_dir": settings.data_dir,
         "scratch_cache_dir": settings.scratch_cache_dir,
@@ -85,6 +88,8 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         "poll.jobs_interval_s": settings.jobs_interval_s,
         "poll.nodes_interval_s": settings.nodes_interval_s,
         "poll.idle_minutes": settings.idle_minutes,
+        "poll.min_jobs_interval_s": settings.least_jobs_interval_s or None,
+        "poll.min_nodes_interval_s": settings.least_nodes_interval_s or None,
         "slurm.timeout_s": settings.slurm_timeout_s,
         "slurm.sbatch_timeout_s": settings.sbatch_timeout_s,
         "rules.mute": settings.muted_rules,
@@ -94,9 +99,13 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         "limits.max_running": limits.max_running,
         **{switch.key: switch not in settings.switched_off for switch in Switch},
     }
+
+
+def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
+    single = _single_values(settings)
     for key in KEYS:
-        if key in plain:
-            yield key, plain[key]
+        if key.removeprefix("keys.") not in FIXED_SCREEN_KEYS:
+            yield key, single[key]
     yield from _open("launch.sbatch", settings.launch.sbatch)
     for code, numbers in settings.thresholds.items():
         yield from _open(f"rules.{code}", numbers)

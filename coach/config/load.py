@@ -82,14 +82,17 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
         locks,
     )
     values = dict(merged.values)
-    least_s = _value(values, "poll.min_jobs_interval_s", 0.0)
+    least = {
+        f"least_{each}_interval_s": _value(values, f"poll.min_{each}_interval_s", 0.0)
+        for each in ("jobs", "nodes")
+    }
     raised = _raise_to_floors(values)
     top = _top(values, env, why_not, is_locked="runs_root" in locks)
     return Settings(
         **top,
         **_timeouts(values, env, top["cache_dir"], cluster),
         config_dir=config_dir,
-        least_jobs_interval_s=least_s,
+        **least,
         launch=LaunchDefaults(**launch_fields(values), sbatch=_table(values, "launch.sbatch.")),
         muted_rules=_value(values, "rules.mute", frozenset()),
         rule_files=_value(values, "rules.files", ()),
@@ -284,7 +287,7 @@ def _raise_to_floors(values: dict[str, Said]) -> list[str]:
         ("jobs_interval_s", DEFAULT_JOBS_INTERVAL_S),
         ("nodes_interval_s", DEFAULT_NODES_INTERVAL_S),
     ):
-        floor, said = values.pop(f"poll.min_{name}", None), values.get(f"poll.{name}")
+        floor, said = values.get(f"poll.min_{name}"), values.get(f"poll.{name}")
         if floor is None or floor.value <= (default if said is None else said.value):
             continue
         if said is not None:

@@ -140,6 +140,8 @@ class Settings:
     nodes_interval_s: float = DEFAULT_NODES_INTERVAL_S
     """Seconds between two looks at nodes, partitions and everybody's jobs; at least 60 on Slurm. Key
     `poll.nodes_interval_s`."""
+    least_nodes_interval_s: float = 0.0
+    """The site's minimum for it. Key `poll.min_nodes_interval_s` of the site's file."""
     idle_minutes: float = DEFAULT_IDLE_MINUTES
     """Minutes without a key press after which the screens stop polling until the next key. Key
     `poll.idle_minutes`."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from coach.cli import config as command
+from coach.config.keys import FIXED_SCREEN_KEYS, KEYS
 from coach.model.errors import UserError
 from tests.json_documents import check_printed
 
@@ -94,8 +95,21 @@ def test_one_key_or_one_table_is_explained(coach: Coach) -> None:
         "limits.max_time",
         "limits.max_running",
     ]
-    with pytest.raises(UserError, match="there is no key limit"):
-        coach("--explain", "limit")
+    with pytest.raises(UserError, match="there is no key limit") as refused:
+        coach("--explain", "limit.max_gpu")
+    assert str(refused.value.hint).startswith("did you mean limits.max_gpus or ")
+    with pytest.raises(UserError) as refused:
+        coach("--explain", "zzz")
+    assert refused.value.hint == "`coach config --explain` lists the keys"
+
+
+def test_every_key_of_the_reference_is_explained(coach: Coach) -> None:
+    coach.site.write_text("[poll]\nmin_jobs_interval_s = 30\n")
+    told = {row["key"]: row for row in coach.json("--explain")["settings"]}
+    fixed = {f"keys.{name}" for name in FIXED_SCREEN_KEYS}
+    assert KEYS.keys() - told.keys() == fixed
+    floor = told["poll.min_jobs_interval_s"]
+    assert (floor["value"], floor["origin"]) == (30.0, f"{coach.site}:2")
 
 
 def test_without_an_option_only_keys_with_a_value_are_shown(coach: Coach) -> None:

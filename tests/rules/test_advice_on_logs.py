@@ -113,6 +113,11 @@ ARRAY = FRAMES + (
             "See the call that crashed: the newest in the stack of the log is load, line 5",
         ),
         (
+            "Fatal Python error: Segmentation fault\n\n<no Python frame>\n",
+            "COD002",
+            "Rebuild or update the native package",
+        ),
+        (
             "train.sh: line 7: 17790 Segmentation fault      (core dumped) ./a.out input.dat\n",
             "COD002",
             "Write a core file",

@@ -21,6 +21,7 @@ _DUMPED_THREAD = re.compile(
 _CRASHED = re.compile(
     r": line \d+: +\d+ (?:Segmentation fault|Aborted) +(?:\(core dumped\) +)?(?P<command>\S.*)$"
 )
+_FAULT_HANDLER = "Fatal Python error"
 _MAY_BE_PYTHON = re.compile(
     r"(?i)python|torch|accelerate|deepspeed|jupyter|\.py\b"
     r"|\b(?:srun|mpirun|mpiexec|apptainer|singularity|conda)\b"
@@ -94,7 +95,7 @@ class SegmentationFault(EndingRule):
                 f"See the call that crashed: the newest in the stack of the log is {newest[1]['name']}, line "
                 f"{newest[1]['line']} of {newest[1]['file']}"
             )
-        else:
+        elif hit is None or _FAULT_HANDLER not in hit.text:
             yield Fix("Let Python print where it crashes: export PYTHONFAULTHANDLER=1")
         yield Fix(
             "Rebuild or update the native package that is innermost, against the torch that is installed"
@@ -104,7 +105,7 @@ class SegmentationFault(EndingRule):
 def _dumped(hit: LogHit, snapshot: TargetSnapshot) -> Iterator[tuple[int, re.Match[str]]]:
     """The frames of the thread that crashed, with their lines in the log, the newest first. The fault handler
     prints the other threads, which did not crash, before and after it."""
-    if "Fatal Python error" not in hit.text:
+    if _FAULT_HANDLER not in hit.text:
         return
     for tail in snapshot.log_tails:
         start = max(0, hit.line - tail.first_line) if tail.file == hit.file else len(tail.plain)

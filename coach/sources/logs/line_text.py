@@ -25,7 +25,7 @@ PREFIX = re.compile(
     r"| {0,5}(?P<label>\d{1,6}): "  # srun --label
     r"|\((?:[\w.-]+ )?(?:rank=(?P<worker>\d{1,6}) )?pid=\d+(?:, ip=[\d.]+)?\) ?"  # Ray, vLLM
     r"|\[rank: (?P<lightning>\d{1,6})\] "
-    r"|(?!python|slurm)[a-z][\w.-]*\d: "  # pdsh, DeepSpeed's launcher: the node
+    r"|(?!python|slurm|ep(?:och)?\d|step|iter)[a-z][\w.-]*\d: "  # pdsh, DeepSpeed's launcher: the node
     # containers
     r"|(?:(?:ERROR|CRITICAL) )?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) (?:std(?:out"
     r"|err) [FP] )?"

@@ -38,6 +38,11 @@ _STEP_WORDS = frozenset(
     {"step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "it", "num_updates"}
 )
 _EPOCH_WORDS = frozenset({"epoch", "epochs", "ep"})
+_GLUED = re.compile(
+    r"(?<![\w/.-])(ep(?:och)?|step(?=.?\d+ ?[:\]|,;])|iter(?:ation)?)[_-]?(\d{1,9})(?=[ :\]|,;])",
+    re.IGNORECASE,
+)
+"""`epoch1: loss 0.9`, `[step200] loss 0.9`: a counter without a space before its number."""
 _BAR = re.compile(r"(?:\||^)\s{0,9}(?P<n>\d{1,9})/(?P<total>\d{1,9}) (?:\[(?:[\d:]{4,11}<|[=>.])|[━╸])")
 """The bars of tqdm (`100%|███| 50/50 [00:03<00:00`) and Keras (`391/391 [====]`)."""
 _IN_EPOCH = re.compile(
@@ -111,6 +116,7 @@ def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | 
     text = text[:MAX_CHARS]
     if "loss" not in text and "Loss" not in text and "LOSS" not in text:
         return None
+    text = _GLUED.sub(r"\1 \2", text)
     record = _named_numbers(text, part)
     if _is_about_evaluation(text):
         record = {_evaluated(name): value for name, value in record.items()}

@@ -60,7 +60,12 @@ def compare_lines(
         text = changes_text(fix.changes)
         rows.append(
             clip(
-                line(muted(" fix     "), strong(printable(fix.title)), muted(f"  {fix.rule}: {text}")), width
+                line(
+                    muted(" fix     "),
+                    strong(printable(fix.title)),
+                    muted(f"  {printable(fix.rule)}: {text}"),
+                ),
+                width,
             )
         )
     rows.append(BLANK)

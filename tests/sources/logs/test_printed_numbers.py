@@ -49,6 +49,10 @@ LINES = {
     "loss 0.5 in batch 7/1/2026": {"loss": 0.5},
     "epochs:  20%|##   | 2/10 [00:10<00:40, 5.0s/it, loss=0.5]":
         {"epoch": 2, "loss": 0.5, "position": 2, "is_bar": 1, "step_time_s": 5},
+    "epoch3: loss 0.9 acc 0.3": {"epoch": 3, "loss": 0.9, "acc": 0.3},
+    "[step200] loss: 0.9": {"step": 200, "loss": 0.9},
+    "Ep02 | loss 0.9": {"epoch": 2, "loss": 0.9},
+    "step1 loss: 0.2 of two models": {"loss": 0.2},
     "loss 0.5, total time 0.5, data 0.9": {"loss": 0.5, "data_time_s": 0.9},
 }  # fmt: skip
 
