@@ -64,6 +64,16 @@ def test_a_run_that_used_little_gets_the_request_for_the_next_time() -> None:
     assert all(finding.severity is Severity.INFO for finding in diagnosis.findings)
 
 
+@pytest.mark.parametrize(("workers", "cpus"), [(None, 4), (2, 6), (12, 26), (16, None)])
+def test_each_rank_and_each_of_its_workers_keeps_a_cpu(workers: int | None, cpus: int | None) -> None:
+    resources = {"cpus_per_task": 32, "nproc_per_node": 2}
+    parameters = {} if workers is None else {"num_workers": workers}
+    launched = run(resources=resources, parameters=parameters, state="COMPLETED")
+    snapshot = TargetSnapshot("run", 1400.0, run=launched)
+    found = told(Engine(build()).diagnose(snapshot, history((), hosts(400, **LITTLE))))
+    assert found.get("JOB007") == (None if cpus is None else {"cpus_per_task": cpus})
+
+
 def test_a_real_slurm_job_that_used_one_gibibyte_of_sixty_gets_a_smaller_request() -> None:
     assert told(diagnose("hosts/asked-too-much")) == {"JOB006": {"mem": "1G"}}
 

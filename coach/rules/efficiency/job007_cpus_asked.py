@@ -9,7 +9,7 @@ from statistics import fmean
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.advice.launched_with import int_resource
+from coach.rules.advice.launched_with import int_parameter, int_resource
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.job_means import CONFIDENCE, MEAN, cpu_means
 from coach.rules.from_numbers.telemetry_windows import has_all_nodes, training_host_samples
@@ -24,11 +24,12 @@ class CpusAsked(Rule):
     Why it matters
         Idle CPUs keep other jobs off the node, and then its other GPUs stay idle too.
     When it stays silent
-        Unless the run completed; on few CPUs and short runs. If a node was sampled for a short time, not up
-        to the run's end, or not at all: its use is not known. It is never more than info: many sites give a
-        fixed number of CPUs with each GPU.
+        Unless the run completed; on few CPUs and short runs; if each CPU has a rank or a DataLoader worker. If
+        a node was sampled for a short time, not up to the run's end, or not at all: its use is not known. It
+        is never more than info: many sites give a fixed number of CPUs with each GPU.
     What to do
-        Request enough for ranks, DataLoader workers and a reserve: twice the CPUs that were used.
+        Request twice the CPUs that were used, and at least one for each rank and each of its DataLoader
+        workers.
     Sources
         slurmpast (below 15 % of the cores); Princeton jobstats.
     """
@@ -59,8 +60,13 @@ class CpusAsked(Rule):
         mean_pct, cpus = max(used or means)
         if mean_pct >= self.values["used_pct"] or cpus < self.values["min_cpus"]:
             return
-        ranks = int_resource(snapshot.run, "nproc_per_node") or 1
-        wanted = max(ranks, math.ceil(2 * cpus * mean_pct / 100))
+        ranks, workers = (
+            int_resource(snapshot.run, "nproc_per_node") or 1,
+            int_parameter(snapshot.run, "num_workers"),
+        )
+        wanted = max(ranks * (1 + (workers or 0)), math.ceil(2 * cpus * mean_pct / 100))
+        if wanted >= cpus:
+            return
         how = "while it trained, mean" if used else MEAN
         yield Hit(
             summary=f"Of {cpus} CPUs per node, {mean_pct:.0f} % were used on the busiest node",
