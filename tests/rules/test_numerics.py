@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -118,6 +119,14 @@ def vanishing(norm: float, losses: list[float], precision: str = "fp32") -> list
 def test_vanishing_gradients_under_fp16_are_reported_as_fp16_underflow() -> None:
     assert vanishing(0.0, [2.3] * 150) == [("NUM009", "vanishing_gradients")]
     assert vanishing(1e-8, [2.3] * 150, "fp16") == [("NUM009", "fp16_underflow")]
+
+
+def test_vanishing_gradients_are_seen_if_only_some_steps_have_a_norm() -> None:
+    records = [
+        replace(step, grad_norm=step.grad_norm if place % 2 == 0 else None)
+        for place, step in enumerate(steps([2.3] * 300, grad_norm=0.0))
+    ]
+    assert "NUM009" in {finding.rule for finding in judge(records, run=run({})).findings}
 
 
 def test_small_gradients_of_a_loss_that_falls_or_is_low_are_convergence() -> None:

@@ -9,6 +9,7 @@ from statistics import fmean
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
 from coach.rules.advice.launched_with import int_parameter, int_resource
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.job_means import CONFIDENCE, MEAN, cpu_means
@@ -24,9 +25,9 @@ class CpusAsked(Rule):
     Why it matters
         Idle CPUs keep other jobs off the node, and then its other GPUs stay idle too.
     When it stays silent
-        Unless the run completed; on few CPUs and short runs; if each CPU has a rank or a DataLoader worker. If
-        a node was sampled for a short time, not up to the run's end, or not at all: its use is not known. It
-        is never more than info: many sites give a fixed number of CPUs with each GPU.
+        Unless the run completed; on few CPUs and short runs; if each CPU has a rank or a DataLoader worker.
+        If a node was sampled for a short time, not up to the run's end, or not at all: its use is not known.
+        It is never more than info: many sites give a fixed number of CPUs with each GPU.
     What to do
         Request twice the CPUs that were used, and at least one for each rank and each of its DataLoader
         workers.
@@ -60,11 +61,7 @@ class CpusAsked(Rule):
         mean_pct, cpus = max(used or means)
         if mean_pct >= self.values["used_pct"] or cpus < self.values["min_cpus"]:
             return
-        ranks, workers = (
-            int_resource(snapshot.run, "nproc_per_node") or 1,
-            int_parameter(snapshot.run, "num_workers"),
-        )
-        wanted = max(ranks * (1 + (workers or 0)), math.ceil(2 * cpus * mean_pct / 100))
+        wanted = max(_num_busy(snapshot.run), math.ceil(2 * cpus * mean_pct / 100))
         if wanted >= cpus:
             return
         how = "while it trained, mean" if used else MEAN
@@ -97,3 +94,9 @@ class CpusAsked(Rule):
                 return []
             used.append((fmean([s.cpu_pct or 0.0 for s in samples]), samples[-1].num_cpus or 0))
         return used if has_all_nodes(snapshot, history.nodes) else []
+
+
+def _num_busy(run: Run | None) -> int:
+    """Ranks and DataLoader workers of a node: each may need a CPU of its own."""
+    ranks, workers = int_resource(run, "nproc_per_node") or 1, int_parameter(run, "num_workers") or 0
+    return ranks * (1 + workers)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import Step
 from coach.model.training.run import Run
 from coach.rules.advice.remedies import bf16
 from coach.rules.base import Need, Rule, Threshold
@@ -56,8 +57,8 @@ class VanishingGradients(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         window = int(self.values["window"])
         rank = history.ranks[0]
-        newest = history.steps(rank)[-1].grad_norm
-        # Fast path: for most runs the newest step alone rules the fault out.
+        newest = _newest_norm(newest_steps(history.steps(rank), window))
+        # Fast path: for most runs the newest norm alone rules the fault out.
         if newest is None or newest > 100 * self.values["grad_norm"] or history.num_steps(rank) < window:
             return
         steps = newest_steps(history.steps(rank), window)
@@ -100,6 +101,11 @@ class VanishingGradients(Rule):
             ),
             cause="fp16_underflow" if is_half else None,
         )
+
+
+def _newest_norm(steps: Sequence[Step]) -> float | None:
+    """The newest one: a program need not report the norm of each step."""
+    return next((step.grad_norm for step in reversed(steps) if step.grad_norm is not None), None)
 
 
 def _is_half(run: Run | None) -> bool:
