@@ -108,6 +108,14 @@ def test_a_misspelt_home_is_a_path_that_does_not_exist(coach: Coach, arguments: 
     assert "~nobody-here" in said[0]
 
 
+@pytest.mark.parametrize("seconds", ["abc", "nan", "-1"])
+def test_a_recording_of_no_time_is_refused(coach: Coach, tmp_path: Path, seconds: str) -> None:
+    said = coach("record", str(tmp_path / "x"), "--for", seconds)
+    assert (
+        said[-1] == f"coach record: error: argument --for: {seconds!r}: expected a number of seconds above 0"
+    )
+
+
 def test_a_word_that_is_no_rule_leads_to_rules_about_it(coach: Coach) -> None:
     first, second = coach("explain", "out-of-memory")
     assert first == "coach: there is no rule 'out-of-memory'"
