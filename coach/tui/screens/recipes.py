@@ -117,7 +117,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
             if pages is not None
             else "recipes"
         )
-        self.query_one("#ladder").styles.width = 28 if self.app.size.width < 110 else 36
+        self.query_one("#ladder").styles.width = self._ladder_width
         page = self.page
         if page is None:
             return
@@ -182,10 +182,15 @@ class RecipesScreen(ListScreen, screen="recipes"):
     def _label(parameter: Parameter) -> str:
         return f" {printable(parameter.name)}"
 
+    @property
+    def _ladder_width(self) -> int:
+        """Columns of the list: a recipe's name and its devices."""
+        return 30 if self.app.size.width < 110 else 36
+
     def _show_meaning(self) -> None:
         field = self.app.focused
         meaning = self.pane("#meaning")
-        width = self.app.size.width - (30 if self.app.size.width < 110 else 38)
+        width = self.app.size.width - self._ladder_width - 2
         if isinstance(field, ParameterField):
             rows = meaning_lines(field.parameter, wrong_words(field.parameter, field.value), max(30, width))
         else:
