@@ -5,6 +5,7 @@
 #   make test        install what the tests need, check, test     ARGS="-k launch" goes to pytest
 #   make test-long   the tests that take minutes, and what they measured
 #   make score       the diagnosis against the labelled logs in $COACH_LOG_CORPUS
+#   make figures     the short benchmarks, one after the other       ARGS="--only echo --write FILE"
 #   make site        install for everybody on a cluster    PREFIX=/shared/apps/coach (docs/site/install.md)
 #   make single      all of coach in one file, coach.pyz     PYTHONS="python3.11 python3.12" says for which versions
 #   make docs        the pages as HTML, in build/docs
@@ -19,7 +20,7 @@
 # interpreter, VENV=DIR the place, and WHEELHOUSE=DIR, or WHEELHOUSE= for the network, where the wheels come from.
 
 .ONESHELL:
-.PHONY: run help quick test test-long score site single docs lint wheelhouse clean
+.PHONY: run help quick test test-long score figures site single docs lint wheelhouse clean
 .PHONY: new-rule new-recipe new-screen new-command
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
@@ -153,6 +154,10 @@ test-long:
 score:
 	@$(call install,dev,measure)
 	$(VENV)/bin/python benchmarks/score_corpus.py
+
+figures:
+	@$(call install,dev train frameworks language kernels,measure)
+	$(VENV)/bin/python benchmarks/figures.py $(ARGS)
 
 # The tools that write completions and the man page stay in .venv: the tree that people use has the core alone.
 site:
