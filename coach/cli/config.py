@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 from coach import cli
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings
-from coach.config.check import FileReport, check_file, files_in_force
+from coach.config.check import FileReport, files_in_force
 from coach.config.explain import DEFAULT, Row, rows
 from coach.config.keys import KEYS
 from coach.model.errors import UserError
 from coach.sources.machine.user import with_home
+from coach.workflows.doctor.config_files import check_whole
 from coach.workflows.launching.refusals import forget
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _settings_object(settings: Settings, shown: list[Row]) -> ConfigDocument:
 
 def _check(file: str, format_: str) -> int:
     paths = [with_home(file)] if file else files_in_force(os.environ)
-    reports = [check_file(path, os.environ) for path in paths]
+    reports = [check_whole(path, os.environ) for path in paths]
     if format_ == "json":
         print(json.dumps({"schema": 1, "files": [_report_object(report) for report in reports]}, indent=2))
     else:

@@ -6,7 +6,7 @@ The author of a site's file can check it before users start with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,8 +56,11 @@ def files_in_force(env: Mapping[str, str]) -> tuple[Path, ...]:
     return (*site, *(path for name in (USER_FILE, REMEMBERED) if (path := config_dir / name).exists()))
 
 
-def check_file(path: Path, env: Mapping[str, str]) -> FileReport:
-    """Check one file. Raises UserError if it does not exist."""
+def check_file(
+    path: Path, env: Mapping[str, str], more: Callable[[ConfigFile], Iterable[UserError]] = lambda _: ()
+) -> FileReport:
+    """Check one file. `more` finds errors that this room cannot see. Raises UserError if the file does not
+    exist."""
     path = path.absolute()
     if not path.exists():
         raise UserError(f"{path}: no such file")
@@ -69,7 +72,7 @@ def check_file(path: Path, env: Mapping[str, str]) -> FileReport:
         FileKind.USER if path.name == USER_FILE and path not in site_file_candidates(env) else FileKind.SITE
     )
     found = read_if_there(path, kind, env) or ConfigFile(path)
-    wrong = [*found.problems, *_rule_problems(found), *_environment_problems(found, kind, env)]
+    wrong = [*found.problems, *_rule_problems(found), *_environment_problems(found, kind, env), *more(found)]
     return FileReport(
         path,
         kind.value,

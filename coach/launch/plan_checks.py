@@ -89,7 +89,7 @@ def check_texts(request: LaunchRequest, backend: str) -> None:
             raise UserError(f"env {name!r}: not the name of an environment variable")
         check_printable(value, f"env {name}")
     for key, value in request.sbatch.items():
-        _check_sbatch(key, value)
+        check_sbatch_option(key, value)
 
 
 def check_environment(environment: Environment) -> None:
@@ -99,7 +99,9 @@ def check_environment(environment: Environment) -> None:
         check_printable(text or "", "environment")
 
 
-def _check_sbatch(key: str, value: str) -> None:
+def check_sbatch_option(key: str, value: str) -> None:
+    """Raise UserError for an option that sbatch does not have, that coach sets, or that has another spelling
+    in coach."""
     if not _SBATCH_KEY.fullmatch(key):
         raise UserError(
             f"--sbatch {key!r}: not an option of sbatch", "expected its long name, for example comment=text"

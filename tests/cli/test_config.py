@@ -159,6 +159,23 @@ def test_a_checked_file_is_good_or_all_its_mistakes_are_named(coach: Coach) -> N
     }
 
 
+def test_a_checked_file_names_what_is_not_there(coach: Coach) -> None:
+    rules = coach.root / "rules.toml"
+    rules.write_text('[[group]]\nrule = "ENV010"\nkind = "full"\n[[group.wording]]\npattern = "("\n')
+    coach.site.write_text(
+        f'recipes = ["{coach.root}/nowhere"]\n[rules]\nfiles = ["{rules}"]\n[keys]\n6 = "basline"\n'
+        '7 = "ddp"\n[launch]\ntime = "3-00:00:00"\n[launch.sbatch]\n"--comment" = "x"\nnice = "10"\n'
+        '[limits]\nmax_time = "01:00:00"\n[cohort]\nroster = "/nowhere/names"\n'
+    )
+    (checked,) = coach.json("--check", str(coach.site), status=2)["files"]
+    told = {each["line"]: each["message"].partition(":")[0] for each in checked["problems"]}
+    keys = (
+        {1: "recipes", 3: "rules.files", 5: "keys.6", 8: "launch.time"}
+        | {10: "launch.sbatch.--comment", 15: "cohort.roster"}
+    )  # fmt: skip
+    assert told == keys
+
+
 def test_a_missing_file_cannot_be_checked(coach: Coach) -> None:
     with pytest.raises(UserError, match="no such file"):
         coach("--check", "/no/such.toml")

@@ -63,7 +63,7 @@ def examine(
     else:
         probes["launch", "plan"] = lambda: look_at_launch("local", settings, env, hurried, _judge_machine)
     probes.update(environment_probes(settings, env, hurried))
-    probes.update(place_probes(settings, hurried))
+    probes.update(place_probes(settings, hurried, env if config_problem is None else None))
     checks = [
         here.judge_permission(settings, why_no_local_backend(settings) if backend == "local" else None),
         *side_by_side(probes, deadline_s),

@@ -36,6 +36,10 @@ def judge_permission(settings: Settings, why_not_here: str | None = None) -> Che
     off = settings.why_off(Switch.LAUNCH)
     if why is None and off is not None:
         return Check("launch", "permission", CheckState.WRONG, "nothing is launched", off, "ask the site")
+    if why is None and (no_cancel := settings.why_off(Switch.CANCEL)) is not None:
+        return Check(
+            "launch", "permission", CheckState.OK, "coach may launch, and cancels nothing", no_cancel
+        )
     if why is None:
         return Check("launch", "permission", CheckState.OK, "coach may launch and cancel")
     reason, todo = why

@@ -6,6 +6,7 @@ must not hide the others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from coach.config import Settings
@@ -17,15 +18,15 @@ from coach.sources.machine.disk import read_space, why_not_writable
 from coach.sources.machine.quota import read_mount, read_quota
 from coach.sources.machine.user import user_name
 from coach.workflows.doctor.clock import look_at_clock
-from coach.workflows.doctor.course import course_probes
+from coach.workflows.doctor.config_files import config_probes
 from coach.workflows.doctor.probes import Probe
 from coach.workflows.doctor.records import look_at_records
 
 AREA = "roots"
 
 
-def place_probes(settings: Settings, io: Io) -> dict[tuple[str, str], Probe]:
-    """The probes of all places."""
+def place_probes(settings: Settings, io: Io, env: Mapping[str, str] | None) -> dict[tuple[str, str], Probe]:
+    """The probes of all places. `env` names the config files; None: one of them is broken."""
     places = {
         "runs": (settings.runs_root, "runs_root", settings.runs_root_text),
         "data and caches": (settings.cache_dir, "cache_dir", None),
@@ -38,7 +39,7 @@ def place_probes(settings: Settings, io: Io) -> dict[tuple[str, str], Probe]:
     if settings.data_dir is not None:
         data_dir = settings.data_dir
         probes[AREA, "data sets"] = lambda: [judge_data(data_dir, data_dir.is_dir())]
-    probes.update(course_probes(settings, AREA))
+    probes.update(config_probes(settings, env, AREA))
     probes[AREA, "records"] = lambda: [look_at_records(settings, AREA)]
     probes[AREA, "clock"] = lambda: look_at_clock(settings.runs_root, AREA)
     return probes

@@ -66,7 +66,8 @@ def read_file(path: Path) -> tuple[tuple[Wording, ...], Mapping[str, Mapping[str
             data = file.read(MAX_FILE_BYTES + 1)
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {error}", "rules.files names TOML files with [[group]] tables") from error
+        why = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise UserError(f"{path}: {why}", "rules.files names TOML files with [[group]] tables") from error
     if len(data) > MAX_FILE_BYTES:
         raise UserError(f"{path}: it is larger than {MAX_FILE_BYTES >> 20} MB")
     found = parse_file(text, str(path))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coach.config import LaunchDefaults, Settings
+from coach.config import LaunchDefaults, Settings, Switch
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState, Report
 from coach.sources.io import Query, SystemIo
@@ -84,6 +84,27 @@ def test_a_read_only_coach_launches_nothing_and_the_doctor_says_so(
 ) -> None:
     report = examine(replace(settings, is_readonly=True), {"HOME": str(tmp_path)}, FakeIo(), TERMINAL)
     assert states(report, "launch")["permission"] is CheckState.WRONG
+
+
+def test_a_config_file_that_names_what_is_not_there_is_wrong(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[keys]\n6 = "basline"\n7 = "ddp"\n')
+    report = examine(settings, {"HOME": str(tmp_path), "COACH_HOME": str(tmp_path)}, FakeIo(), TERMINAL)
+    (names,) = [check for check in report.checks if check.what == "names"]
+    assert (names.state, names.todo) == (CheckState.WRONG, f"coach config --check {tmp_path}/config.toml")
+    assert "config.toml:2: keys.6: unknown recipe 'basline'" in (names.because or "")
+
+
+def test_the_doctor_does_not_promise_a_cancel_that_the_site_switched_off(
+    settings: Settings, tmp_path: Path
+) -> None:
+    report = examine(
+        replace(settings, switched_off=frozenset({Switch.CANCEL})),
+        {"HOME": str(tmp_path)},
+        FakeIo(),
+        TERMINAL,
+    )
+    (permission,) = [check for check in report.checks if check.what == "permission"]
+    assert permission.value == "coach may launch, and cancels nothing"
 
 
 def test_a_look_that_hangs_or_breaks_down_never_passes_for_well() -> None:

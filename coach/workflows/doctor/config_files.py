@@ -1,0 +1,140 @@
+"""Check a config file together with all that it names: files of rules, recipes, folders, sbatch options.
+
+`coach.config` reads the file alone. A wrong name in it would stop a user later, at another place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from coach.config import Settings
+from coach.config.check import FileReport, check_file, files_in_force
+from coach.config.file import ConfigFile, Said
+from coach.launch.plan_checks import check_sbatch_option
+from coach.launch.recipe import find_recipes, get_recipe
+from coach.launch.spelling import format_time, parse_time
+from coach.model.errors import UserError
+from coach.model.judging.doctor_report import Check, CheckState
+from coach.sources.runs.cohort_directory import expected_names
+from coach.workflows.doctor.course import course_probes
+from coach.workflows.doctor.probes import Probe
+from coach.workflows.judging import rule_files
+
+_SBATCH = "launch.sbatch."
+
+
+def check_whole(path: Path, env: Mapping[str, str]) -> FileReport:
+    """Check one file, and what it names. Raises UserError if it does not exist."""
+    return check_file(path, env, wrong_names)
+
+
+def config_probes(
+    settings: Settings, env: Mapping[str, str] | None, area: str
+) -> dict[tuple[str, str], Probe]:
+    """The probes of what the config files in force name. `env` None: a file is broken, which is reported
+    elsewhere."""
+    probes = course_probes(settings, area)
+    if env is not None:
+        probes["config", "names"] = lambda: check_in_force(env)
+    return probes
+
+
+def check_in_force(env: Mapping[str, str]) -> list[Check]:
+    """A check for each config file in force in which a name is wrong. The file itself can be read."""
+    checks = []
+    for path in files_in_force(env):
+        problems = check_whole(path, env).problems
+        if problems:
+            first, num_more = problems[0], len(problems) - 1
+            place = f"{first.file}:{first.line}: " if first.line is not None else ""
+            more = f"; {num_more} more" if num_more else ""
+            todo = f"coach config --check {path}"
+            checks.append(
+                Check(
+                    "config",
+                    "names",
+                    CheckState.WRONG,
+                    "what a file names is wrong",
+                    f"{place}{first.words}{more}",
+                    todo,
+                )
+            )
+    return checks
+
+
+def wrong_names(file: ConfigFile) -> Iterator[UserError]:
+    """One error for each wrong name, and for each default of a launch that the file's own limits refuse."""
+    for key, said in file.values.items():
+        for check, is_of in _CHECKS:
+            if is_of(key):
+                try:
+                    check(key, said, file)
+                except UserError as error:
+                    yield _placed(error, key, said)
+    yield from _beyond_limits(file)
+
+
+def _placed(error: UserError, key: str, said: Said) -> UserError:
+    if error.message.startswith(f"{said.origin}:"):
+        return error
+    return UserError(f"{said.origin}: {key}: {error.message}", error.hint)
+
+
+def _check_rule_files(key: str, said: Said, file: ConfigFile) -> None:
+    rule_files.read(said.value)
+
+
+def _check_recipe(key: str, said: Said, file: ConfigFile) -> None:
+    folders = file.values.get("recipes")
+    if folders is not None:
+        more = find_recipes(more=folders.value)[0]
+        if said.value in {recipe.name for recipe in more}:
+            return
+    try:
+        get_recipe(said.value)
+    except UserError as error:
+        is_near = (error.hint or "").startswith("did you mean")
+        raise UserError(error.message, error.hint if is_near else "`coach recipes` lists them") from None
+
+
+def _check_folders(key: str, said: Said, file: ConfigFile) -> None:
+    for path in said.value:
+        if not path.exists():
+            raise UserError(f"{path}: no such file or folder")
+
+
+def _check_option(key: str, said: Said, file: ConfigFile) -> None:
+    check_sbatch_option(key.removeprefix(_SBATCH), str(said.value))
+
+
+def _check_names(key: str, said: Said, file: ConfigFile) -> None:
+    roster, group = (said.value, None) if key == "cohort.roster" else (None, said.value)
+    expected_names(roster, group)
+
+
+def _beyond_limits(file: ConfigFile) -> Iterator[UserError]:
+    limit, said = file.values.get("limits.max_time"), file.values.get("launch.time")
+    if limit is not None and said is not None and parse_time(said.value, "launch.time") > limit.value:
+        yield UserError(
+            f"{said.origin}: launch.time: {said.value} is longer than limits.max_time, "
+            f"{format_time(limit.value)} ({limit.origin})",
+            "no launch without its own --time would be allowed",
+        )
+    most, gpus = file.values.get("limits.max_gpus"), file.values.get("launch.gpus")
+    if most is not None and gpus is not None and gpus.value > most.value:
+        yield UserError(
+            f"{gpus.origin}: launch.gpus: {gpus.value} is more than limits.max_gpus, {most.value} "
+            f"({most.origin})",
+            "no launch without its own --gpus would be allowed",
+        )
+
+
+_CHECKS: tuple[tuple[Callable[[str, Said, ConfigFile], None], Callable[[str], bool]], ...] = (
+    (_check_rule_files, "rules.files".__eq__),
+    (_check_recipe, lambda key: key.removeprefix("keys.").isdecimal()),
+    (_check_folders, "recipes".__eq__),
+    (_check_option, lambda key: key.startswith(_SBATCH)),
+    (_check_names, ("cohort.roster", "cohort.group").__contains__),
+)
+"""What is checked, and of which keys."""
