@@ -180,6 +180,9 @@ class Walk:
     def paths(self) -> Iterator[str]:
         folders, num_left = [("", 0)], MAX_ENTRIES
         while folders:
+            if num_left == 0:
+                self.is_whole = False
+                return
             folder, depth = folders.pop(0)
             if folder and not self._may_enter(folder):
                 continue
