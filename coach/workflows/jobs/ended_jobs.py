@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,7 +197,7 @@ def _with_measurement(io: Io, past: PastJob, listed: Sequence[Run]) -> PastJob:
     run = next((run for run in listed if run.run_id == past.run_id), None)
     if run is None:
         return replace(past, efficiency=known)
-    seen = measure_run(io, Path(run.run_dir))
+    seen = measure_run(io, Path(run.run_dir), job.num_nodes)
     filled: dict[str, Any] = {
         name: value
         for name in ("cpu_pct", "memory_pct", "memory_used_mib", "memory_asked_mib", "gpu_pct")
@@ -207,36 +206,38 @@ def _with_measurement(io: Io, past: PastJob, listed: Sequence[Run]) -> PastJob:
     return replace(past, efficiency=replace(known, **filled))
 
 
-def measure_run(io: Io, run_dir: Path) -> Efficiency:
-    """Efficiency from the last samples of each node; reads only the end of each file."""
+def measure_run(io: Io, run_dir: Path, num_nodes: int | None = None) -> Efficiency:
+    """Efficiency from the last samples of each node; reads only the end of each file. The memory is a sum over
+    all nodes: it is None if fewer than `num_nodes` were measured."""
     folder = runs.RunPaths(run_dir).telemetry_dir
     try:
         names = [name for name in io.list_dir(folder) if name.endswith(".jsonl")]
     except OSError:
         return Efficiency()
-    nodes = [_last_samples(io, folder / name) for name in names[:_MAX_NODES_MEASURED]]
-    samples = [*chain.from_iterable(nodes)]
-    used, asked = _memory_mib(nodes)
+    samples = [each for name in names[:_MAX_NODES_MEASURED] for each in _last_samples(io, folder / name)]
+    hosts: dict[str, list[HostSample]] = {}
+    for each in samples:
+        if isinstance(each, HostSample) and each.memory_used_mib is not None:
+            hosts.setdefault(each.node, []).append(each)
+    used, asked = _memory_mib(hosts.values())
+    is_whole = len(names) <= _MAX_NODES_MEASURED and len(hosts) >= (num_nodes or 1)
     return Efficiency(
         cpu_pct=_mean(each.cpu_pct for each in samples if isinstance(each, HostSample)),
         memory_pct=100.0 * used / asked if used is not None and asked else None,
-        memory_used_mib=used,
-        memory_asked_mib=asked,
+        memory_used_mib=used if is_whole else None,
+        memory_asked_mib=asked if is_whole else None,
         gpu_pct=_mean(each.utilization_pct for each in samples if isinstance(each, GpuSample)),
     )
 
 
-def _memory_mib(nodes: Sequence[Sequence[object]]) -> tuple[float | None, float | None]:
-    """Sum of the peaks of all nodes, and sum of their limits, in MiB. The limits are None unless every node
+def _memory_mib(nodes: Iterable[Sequence[HostSample]]) -> tuple[float | None, float | None]:
+    """Sum of the peaks of these nodes, and sum of their limits, in MiB. The limits are None unless every node
     has one."""
-    hosts = [[each for each in samples if isinstance(each, HostSample)] for samples in nodes]
-    used = [_known(host.memory_used_mib for host in node) for node in hosts]
-    limits = [_known(host.memory_limit_mib for host in node) for node in hosts]
-    peaks = [max(values) for values in used if values]
-    newest = [values[-1] for values in limits if values]
+    peaks = [max(_known(host.memory_used_mib for host in node)) for node in nodes]
+    limits = [_known(host.memory_limit_mib for host in node) for node in nodes]
     if not peaks:
         return None, None
-    return sum(peaks), sum(newest) if len(newest) == len(peaks) else None
+    return sum(peaks), sum(values[-1] for values in limits) if all(limits) else None
 
 
 def _last_samples(io: Io, path: Path) -> Sequence[object]:
