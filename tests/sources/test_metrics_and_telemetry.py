@@ -278,7 +278,7 @@ def test_long_parts_are_read_one_after_the_other_so_that_the_newest_sample_comes
     """A sampler rotates its file at 8 MiB, and a poll reads 1 MiB of a file."""
     io = FakeIo()
     for index, name in enumerate(names):
-        count = 10 if index == len(names) - 1 else 2 * BITE_BYTES // len(host(100_000)) + 10
+        count = 10 if index == len(names) - 1 else BITE_BYTES // len(host(100_000)) + 10
         io.write(
             f"/runs/r/telemetry/{name}",
             b"".join(host(100_000 * (1 + index) + number) for number in range(count)),
