@@ -82,18 +82,19 @@ class Place:
     """True if a launch from here would train on it."""
 
 
-def data_places(settings: Settings, env: Mapping[str, str]) -> tuple[Path, ...]:
+def data_places(settings: Settings, env: Mapping[str, str], archive: Archive = CIFAR10) -> tuple[Path, ...]:
     """The folders in which the trainers look for real data, best first. A folder that the config names
-    replaces the usual ones."""
-    if settings.data_dir is not None:
-        return (settings.data_dir,)
+    replaces the usual ones; it may be the folder of the set itself."""
+    named = settings.data_dir
+    if named is not None:
+        return (named.parent, named) if named.name == archive.folder else (named,)
     homes = (env.get(name) for name in ("SCRATCH", "HOME"))
     return tuple(Path(home) / "data" for home in homes if home)
 
 
 def list_data(settings: Settings, env: Mapping[str, str], archive: Archive = CIFAR10) -> tuple[Place, ...]:
     """All places with their state; the one that a launch would use is marked."""
-    found = [_real(folder, archive) for folder in data_places(settings, env)]
+    found = [_real(folder, archive) for folder in data_places(settings, env, archive)]
     found += _generated(settings.cache_dir)
     is_needed_real = settings.data_dir is not None
     used = next((place for place in found if place.state in ("verified", "there", "damaged")), None)
@@ -170,7 +171,7 @@ def fetch(
     is no network.
     """
     refuse_if_readonly(settings, "fetches nothing", Switch.FETCH)
-    target = folder or next(iter(data_places(settings, env)), None)
+    target = folder or next(iter(data_places(settings, env, archive)), None)
     if target is None:
         raise UserError("no folder for the data: neither data_dir nor a home", "name one with --dir")
     final = target / archive.folder
