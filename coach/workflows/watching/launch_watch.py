@@ -176,7 +176,7 @@ class Launches:
                 monitor.apply(reading)
             picture = monitor.snapshot(io.now())
             seen = picture.targets[target.name]
-            if seen.job is not None:
+            if seen.job is not None or (self._queue is not None and not self._queue.has_answered):
                 known_s = time.monotonic()
             is_in_queue = seen.job is not None and not is_final(seen.job.state)
             if not is_in_queue and (seen.has_ended or self._is_forgotten(known_s)):
@@ -216,6 +216,11 @@ class _Queue:
         self._readings: tuple[Reading, ...] = ()
         self.jobs: JobList | None = None
         """The newest answer."""
+
+    @property
+    def has_answered(self) -> bool:
+        """False if the newest question got no answer: then nothing is known of a job that is not in it."""
+        return any(isinstance(reading.payload, JobList) for reading in self._readings)
 
     def look(self) -> tuple[Reading, ...]:
         with self._lock:
