@@ -246,3 +246,9 @@ def test_a_failed_task_shows_in_the_row_of_its_array() -> None:
     row = rows_of(array_of("FAILED", "RUNNING", "RUNNING")).row(0)
     reason = row.cells[[column.name for column in JOB_COLUMNS].index("reason")]
     assert (reason.text, reason.tone) == ("✖ 2 R 1 F", "critical")
+
+
+def test_tasks_that_ran_out_of_memory_are_counted_by_squeue_s_short_name() -> None:
+    row = rows_of(array_of("OUT_OF_MEMORY", "NODE_FAIL", "RUNNING", "RUNNING", "RUNNING")).row(0)
+    reason = row.cells[[column.name for column in JOB_COLUMNS].index("reason")]
+    assert reason.text == "✖ 3 R 1 OOM 1 NF"
