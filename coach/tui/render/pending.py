@@ -257,8 +257,8 @@ def failed_alike_lines(
     """The note that the first tasks of an array failed with one cause, and how to cancel the rest.
 
     Empty if a task has completed or may have, if no task is left, or if the causes differ. `found` has the
-    finding of each task that was judged. A sweep with a brake cancels its own rest: then the note gives the number of
-    tasks that did not start, and why.
+    finding of each task that was judged. A sweep with a brake cancels its own rest: then the note gives the
+    number of tasks that did not start, and why.
     """
     states = dict(folded.states)
     num_left = sum(count for state, count in folded.states if not is_final(state))

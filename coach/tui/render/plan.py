@@ -112,8 +112,8 @@ def _swept(field: Field, sweep: Mapping[str, str]) -> Field:
 
 
 def _with_sweep(fields: list[Field], points: Sequence[SweepPoint | None]) -> list[Field]:
-    """Replace the field that a sweep varies by its list of values, and leave out the values that the sweep sets
-    for each run."""
+    """Replace the field that a sweep varies by its list of values, and leave out the values that the sweep
+    sets for each run."""
     first = points[0]
     if first is None:
         return fields

@@ -171,12 +171,7 @@ class LogScreen(CoachScreen, screen="log"):
             self._show_title()
 
     def _show_title(self) -> None:
-        file, window, num_files = self._file(), self._pager.window, len(self._told()[0])
-        name = "stderr" if self._index else "stdout"
-        if num_files == 1:
-            name = "stdout and stderr"
-        elif file is not None and num_files > 2:
-            name = printable(file.path.rpartition("/")[2])
+        file, window, name = self._file(), self._pager.window, self._stream_name()
         if file is not None and (file.problem is not None or not file.is_found):
             name += f" · {printable(file.path)}: {printable(file.problem or 'no such file, or not yet')}"
         if self._are_both_shown:
@@ -188,6 +183,14 @@ class LogScreen(CoachScreen, screen="log"):
         else:
             place = self._progress if self._look is not None and self._progress else self._place_words(window)
             self._pager.set_title(f"{name} · {place}")
+
+    def _stream_name(self) -> str:
+        file, num_files = self._file(), len(self._told()[0])
+        if num_files == 1:
+            return "stdout and stderr"
+        if file is not None and num_files > 2:
+            return printable(file.path.rpartition("/")[2])
+        return "stderr" if self._index else "stdout"
 
     def _place_words(self, window: LogWindow) -> str:
         """The lines in sight, in words."""

@@ -207,27 +207,39 @@ def _with_measurement(io: Io, past: PastJob, listed: Sequence[Run]) -> PastJob:
 
 
 def measure_run(io: Io, run_dir: Path, num_nodes: int | None = None) -> Efficiency:
-    """Efficiency from the last samples of each node; reads only the end of each file. The memory is a sum over
-    all nodes: it is None if fewer than `num_nodes` were measured."""
-    folder = runs.RunPaths(run_dir).telemetry_dir
-    try:
-        names = [name for name in io.list_dir(folder) if name.endswith(".jsonl")]
-    except OSError:
-        return Efficiency()
-    samples = [each for name in names[:_MAX_NODES_MEASURED] for each in _last_samples(io, folder / name)]
-    hosts: dict[str, list[HostSample]] = {}
-    for each in samples:
-        if isinstance(each, HostSample) and each.memory_used_mib is not None:
-            hosts.setdefault(each.node, []).append(each)
-    used, asked = _memory_mib(hosts.values())
-    is_whole = len(names) <= _MAX_NODES_MEASURED and len(hosts) >= (num_nodes or 1)
+    """Efficiency from the last samples of each node; reads only the end of each file. The memory is a sum
+    over all nodes: it is None if fewer than `num_nodes` were measured."""
+    samples, are_all_read = _newest_samples(io, runs.RunPaths(run_dir).telemetry_dir)
+    hosts = [each for each in samples if isinstance(each, HostSample)]
+    nodes = _with_memory(hosts)
+    used, asked = _memory_mib(nodes.values())
+    is_whole = are_all_read and (num_nodes is None or len(nodes) >= num_nodes)
     return Efficiency(
-        cpu_pct=_mean(each.cpu_pct for each in samples if isinstance(each, HostSample)),
+        cpu_pct=_mean(each.cpu_pct for each in hosts),
         memory_pct=100.0 * used / asked if used is not None and asked else None,
         memory_used_mib=used if is_whole else None,
         memory_asked_mib=asked if is_whole else None,
         gpu_pct=_mean(each.utilization_pct for each in samples if isinstance(each, GpuSample)),
     )
+
+
+def _newest_samples(io: Io, folder: Path) -> tuple[list[object], bool]:
+    """The last samples of the telemetry files, and False if there are more files than coach reads."""
+    try:
+        names = [name for name in io.list_dir(folder) if name.endswith(".jsonl")]
+    except OSError:
+        return [], True
+    read = names[:_MAX_NODES_MEASURED]
+    return [each for name in read for each in _last_samples(io, folder / name)], read == names
+
+
+def _with_memory(hosts: Iterable[HostSample]) -> dict[str, list[HostSample]]:
+    """The samples that have a memory, by node."""
+    nodes: dict[str, list[HostSample]] = {}
+    for host in hosts:
+        if host.memory_used_mib is not None:
+            nodes.setdefault(host.node, []).append(host)
+    return nodes
 
 
 def _memory_mib(nodes: Iterable[Sequence[HostSample]]) -> tuple[float | None, float | None]:

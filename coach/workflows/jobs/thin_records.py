@@ -209,8 +209,8 @@ def _files_of(folder: Path, part: Part) -> list[Path]:
 
 
 def _place_in_time(path: Path) -> tuple[int, str, bool, int]:
-    """The key that sorts the files of a part by age: packed ones before all others, because they hold what was
-    thinned earlier."""
+    """The key that sorts the files of a part by age: packed ones before all others, because they hold what
+    was thinned earlier."""
     is_rotated = path.parent.name == "old"
     if path.name == runs.PACKED_RECORDS:
         return int(is_rotated), "", False, 0
@@ -229,8 +229,8 @@ def _every(size_bytes: int) -> int:
 
 
 def _telemetry_lines(files: Sequence[Path], every: int) -> Iterator[bytes]:
-    """Thinned telemetry, with a gap for each node that reports the thinning. The shares of an earlier thinning
-    and of this one multiply."""
+    """Thinned telemetry, with a gap for each node that reports the thinning. The shares of an earlier
+    thinning and of this one multiply."""
     for path in files:
         with path.open("rb") as lines:
             earlier: list[bytes] = []

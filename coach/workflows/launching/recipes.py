@@ -269,8 +269,8 @@ def _shown(path: Path) -> str:
 
 
 def eject(recipe: Recipe, folder: Path) -> tuple[Path, ...]:
-    """Copy a recipe so that it runs without coach: trainer, its imports, TOML, lesson, README. Returns what was
-    written.
+    """Copy a recipe so that it runs without coach: trainer, its imports, TOML, lesson, README. Returns the
+    files written.
 
     Raises UserError if the folder is not empty: nobody's work is overwritten.
     """
@@ -311,6 +311,7 @@ def by_hand(recipe: Recipe, trainer: str) -> str:
 
 
 def _readme(recipe: Recipe, folder: Path) -> str:
+    listed = json.dumps(str(folder), ensure_ascii=False)
     return f"""# {recipe.title}
 
 A copy of coach's recipe `{recipe.name}`, to be changed. By hand, where torch and torchvision are installed (coach is not needed):
@@ -325,5 +326,5 @@ With coach: a plan to look at, a run that is watched, diagnosed and compared lik
 - `{recipe.name}.toml` says what is launched. Where its `parameters_of` names the trainer, an option that you add to
   `parse_arguments` can be set at once; else it needs a table `[parameters.NAME]` there.
 - With a launch travel the scripts and JSON files of this folder, and its packages (folders with an `__init__.py`).
-- `recipes = [{json.dumps(str(folder), ensure_ascii=False)}]` in coach's config.toml shows it on the Recipes screen.
+- `recipes = [{listed}]` in coach's config.toml shows it on the Recipes screen.
 """

@@ -273,8 +273,8 @@ def _first(times: Iterable[float | None]) -> float | None:
 
 @contextlib.contextmanager
 def _held() -> Iterator[None]:
-    """Delay an interruption until the end of the block, and raise KeyboardInterrupt then. Under `nohup` SIGHUP
-    stays ignored."""
+    """Delay an interruption until the end of the block, and raise KeyboardInterrupt then. Under `nohup`
+    SIGHUP stays ignored."""
     came: list[int] = []
     before = {
         number: signal.signal(number, lambda number, _: came.append(number))

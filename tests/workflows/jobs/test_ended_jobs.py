@@ -154,7 +154,8 @@ def test_the_memory_of_a_job_is_the_sum_of_all_its_nodes_also_in_thinned_records
     run_dir = finished_run(settings, "77")
     (run_dir / "telemetry").mkdir()
     lines = {
-        node: f'{{"kind":"host","time_s":1.0,"node":"{node}","memory_used_mib":512.0,"memory_limit_mib":2048.0}}\n'
+        node: f'{{"kind":"host","time_s":1.0,"node":"{node}",'
+        '"memory_used_mib":512.0,"memory_limit_mib":2048.0}\n'
         for node in ("node1", "node2")
     }
     lines["packed"] = lines["node1"] + lines["node2"]
