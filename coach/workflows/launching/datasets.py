@@ -94,12 +94,11 @@ def data_places(settings: Settings, env: Mapping[str, str], archive: Archive = C
 
 def list_data(settings: Settings, env: Mapping[str, str], archive: Archive = CIFAR10) -> tuple[Place, ...]:
     """All places with their state; the one that a launch would use is marked."""
-    found = [_real(folder, archive) for folder in data_places(settings, env, archive)]
-    found += _generated(settings.cache_dir)
-    is_needed_real = settings.data_dir is not None
-    used = next((place for place in found if place.state in ("verified", "there", "damaged")), None)
-    if is_needed_real and used is not None and used.kind != "real":
-        used = None  # another folder never replaces the one that the config names
+    searched = [_real(folder, archive) for folder in data_places(settings, env, archive)]
+    found = searched + _generated(settings.cache_dir)
+    # Generated data of the cache never replace the folder that the config names.
+    eligible = found if settings.data_dir is None else searched
+    used = next((place for place in eligible if place.state in ("verified", "there", "damaged")), None)
     listed = [Place(p.dataset, p.kind, p.path, p.state, p.detail, is_used=p is used) for p in found]
     text = "bytes of the standard library of the Python that trains: on any machine, nothing to fetch"
     return (

@@ -167,6 +167,20 @@ def test_generated_data_are_never_called_real(
     ]
 
 
+def test_generated_data_that_the_config_names_are_marked_as_used(
+    settings: Settings, env: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "shared" / "folder"
+    folder.mkdir(parents=True)
+    (folder / "SYNTHETIC").touch()
+    (settings.cache_dir / "cifar-10-generated-10-2-v2").mkdir(parents=True)
+    named = replace(settings, data_dir=tmp_path / "shared")
+    used = [place for place in list_data(named, env, ARCHIVE) if place.is_used and place.kind != "text"]
+    assert [(place.kind, place.path) for place in used] == [("generated", str(tmp_path / "shared"))]
+    elsewhere = replace(settings, data_dir=tmp_path / "nowhere")
+    assert not any(place.is_used for place in list_data(elsewhere, env, ARCHIVE) if place.kind != "text")
+
+
 def test_read_only_fetches_nothing(settings: Settings, env: dict[str, str]) -> None:
     with pytest.raises(UserError, match="fetches nothing"):
         fetch(replace(settings, is_readonly=True), env, lambda done, whole: None, archive=ARCHIVE)
