@@ -222,7 +222,8 @@ def answered(request: LaunchRequest, choice: Choice) -> LaunchRequest:
     """The request after the user takes one of a refusal's choices. A removed option stays removed, even if
     the config sets it."""
     for name, text in choice.changes.items():
-        request = edited(request, name, text) if text else replace(request, **{name: ("")})  # type: ignore[arg-type]  # a name of a text field
+        removed: dict[str, Any] = {name: ""}
+        request = edited(request, name, text) if text else replace(request, **removed)
     return request
 
 

@@ -205,12 +205,9 @@ class LogScreen(CoachScreen, screen="log"):
         else:
             words.append(f"{100 * window.offsets[last + 1] // max(1, window.size_bytes)} %")
         tail = self._tail(window.file)
-        if tail is not None and tail.is_counted and not window.streams:
-            words[0] = (
-                words[0] + f" of {max(tail.num_lines, window.first_line + last):,}"
-                if window.first_line is not None
-                else words[0]
-            )
+        is_counted = tail is not None and tail.is_counted and not window.streams
+        if tail is not None and is_counted and window.first_line is not None:
+            words[0] += f" of {max(tail.num_lines, window.first_line + last):,}"
         return " · ".join(words)
 
     # Keys
