@@ -13,7 +13,7 @@ from pathlib import Path
 
 from coach import runs
 from coach.analysis.jobs.belonging import RowsByTask, has_lost_its_job, is_of_another_cluster
-from coach.config import Settings
+from coach.config import DEFAULT_CLUSTER, Settings
 from coach.model.errors import UserError
 from coach.model.reading import JobList, RunList
 from coach.model.slurm.cluster import LAUNCH_INTERRUPTED, Job, is_final
@@ -29,7 +29,6 @@ from coach.sources.runs.local_process import (
 from coach.sources.runs.run_list import RunListSource
 from coach.sources.slurm.client import JobsSource
 from coach.workflows.jobs.lost_submits import Standing, find_jobs
-from coach.workflows.judging.targets import known_cluster
 
 SILENT_S = 24 * 3600.0
 """A run that no source can confirm counts as alive until its files are this old, in seconds: the sampler
@@ -180,7 +179,11 @@ def _judge_lost(standing: Standing, settings: Settings, io: Io, now_s: float) ->
 
 
 def _other_cluster(run: Run, settings: Settings) -> bool:
-    return is_of_another_cluster(run, known_cluster(settings))
+    return is_of_another_cluster(run, _cluster(settings))
+
+
+def _cluster(settings: Settings) -> str | None:
+    return settings.cluster if settings.cluster != DEFAULT_CLUSTER else None
 
 
 def _without_queue(run: Run, error: str | None, now_s: float) -> str | None:
@@ -227,7 +230,7 @@ def _may_have_left_a_command(run: Run) -> bool:
 def _sound_elsewhere(run: Run, settings: Settings, io: Io, now_s: float) -> str | None:
     """A sign of life, for clusters that share a home directory without naming themselves: the job may be
     another cluster's."""
-    has_cluster = None not in (run.cluster, known_cluster(settings))
+    has_cluster = None not in (run.cluster, _cluster(settings))
     return None if has_cluster else _sound_of(run, io, now_s)
 
 
