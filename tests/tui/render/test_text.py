@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
+from coach.cli.trace import _time
 from coach.tui.render.text import (
     UNKNOWN,
     Span,
@@ -106,3 +107,4 @@ def test_a_duration_or_size_just_below_the_next_unit_is_rounded_into_it() -> Non
     assert [seconds(s) for s in (0.9996, 119.7, 3599.9)] == ["1 s", "2 min 0 s", "60 min 0 s"]
     assert [mib(gib * 1024) for gib in (999.4, 999.7)] == ["999G", "1000G"]
     assert seconds(float("inf")) == UNKNOWN
+    assert [_time(s) for s in (0.9996, 0.0009996, 0.000012)] == ["1 s", "1 ms", "12 us"]
