@@ -115,7 +115,8 @@ def _width() -> int | None:
 
 def _tell_left_out(number: int) -> None:
     if number:
-        print(f"coach: {number} more jobs were not checked: coach check JOB checks one", file=sys.stderr)
+        jobs = "1 more job was" if number == 1 else f"{number} more jobs were"
+        print(f"coach: {jobs} not checked: coach check JOB checks one", file=sys.stderr)
 
 
 def _existing(text: str) -> Path:

@@ -4,6 +4,7 @@ copies one to work on."""
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -91,10 +92,9 @@ def _eject(words: list[str], settings: Settings) -> int:
     recipe, folder = find_recipe(words[0], settings), with_home(words[1]).absolute()
     for path in eject(recipe, folder):
         print_line(printable(f"{path}{'/' if path.is_dir() else ''}"))
-    print(
-        f"coach: by hand: cd {printable(str(folder))} && {by_hand(recipe, recipe.trainer)}", file=sys.stderr
-    )
-    print(f"coach: with coach: coach launch {printable(str(folder))}", file=sys.stderr)
+    shown = shlex.quote(printable(str(folder)))
+    print(f"coach: by hand: cd {shown} && {by_hand(recipe, recipe.trainer)}", file=sys.stderr)
+    print(f"coach: with coach: coach launch {shown}", file=sys.stderr)
     return 0
 
 

@@ -123,6 +123,6 @@ def _print_shares(title: str, of: str, rows: tuple[Share, ...]) -> None:
 def _time(seconds: float) -> str:
     """`1.2 s`, `3.4 ms`, `5.6 us`."""
     for factor, unit in ((1, "s"), (1e3, "ms")):
-        if seconds * factor >= 1:
+        if seconds * factor >= 0.9995:  # from here on it rounds to 1
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds * 1e6:.3g} us"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from coach.cli.check import _tell_left_out
 from tests.forked import typed_coach
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
@@ -350,3 +351,11 @@ def test_the_list_of_own_jobs_loads_no_screens(tmp_path: Path) -> None:
     env = {**os.environ, "COACH_HOME": str(tmp_path / "home")}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+@pytest.mark.parametrize(("number", "words"), [(1, "1 more job was not"), (2, "2 more jobs were not")])
+def test_jobs_beyond_the_limit_are_counted_in_good_english(
+    number: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _tell_left_out(number)
+    assert words in capsys.readouterr().err

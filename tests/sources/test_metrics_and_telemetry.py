@@ -263,10 +263,34 @@ def test_a_rotated_part_that_is_merged_into_the_next_while_it_is_read_holds_up_n
     io.write(first, host(1) * (BITE_BYTES // len(host(1)) + 10))
     io.write(live, host(2))
     source = TelemetrySource(io, "r", RUN_DIR)
-    assert set(read_times(source)) == {1, 2}
+    assert set(read_times(source)) == {1}
     del io.files[first]
     io.append(live, host(3))
-    assert read_times(source) == [3]
+    assert read_times(source) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "names", [("old/node1-1.jsonl", "old/node1-2.jsonl", "node1.jsonl"), ("packed.jsonl", "node1.jsonl")]
+)
+def test_long_parts_are_read_one_after_the_other_so_that_the_newest_sample_comes_last(
+    names: tuple[str, ...],
+) -> None:
+    """A sampler rotates its file at 8 MiB, and a poll reads 1 MiB of a file."""
+    io = FakeIo()
+    for index, name in enumerate(names):
+        count = 10 if index == len(names) - 1 else BITE_BYTES // len(host(100_000)) + 10
+        io.write(
+            f"/runs/r/telemetry/{name}",
+            b"".join(host(100_000 * (1 + index) + number) for number in range(count)),
+        )
+    io.write("/runs/r/telemetry/node2.jsonl", host(7, "node2"))
+    source, times = TelemetrySource(io, "r", RUN_DIR), []
+    for _ in range(9):
+        times += read_times(source)
+    of_node1 = [time_s for time_s in times if time_s != 7]
+    assert of_node1 == sorted(of_node1)
+    assert of_node1[-1] == 100_000 * len(names) + 9
+    assert times.count(7) == 1
 
 
 def test_unreadable_telemetry_is_an_error_and_the_samples_before_it_count() -> None:

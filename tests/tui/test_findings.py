@@ -507,6 +507,19 @@ async def test_a_job_in_no_list_is_asked_for_and_the_screen_says_if_slurm_does_n
         await driver.sees("of bob")
 
 
+async def test_a_job_in_no_list_is_not_said_to_be_unknown_to_a_slurm_that_does_not_answer() -> None:
+    before = make_snapshot()
+    silent = SourceStatus("jobs", NOW_S - 60, "Unable to contact slurm controller", NOW_S, 0, 9.0)
+    answered = SourceStatus("row:999", NOW_S, None, None, 0, 0.1)
+    sources = {**before.sources, "jobs": silent, "row:999": answered}
+    told = replace(before, targets={"999": TargetSnapshot("999", NOW_S)}, sources=sources)
+    async with opened(FakeSession(told)) as driver:
+        driver.app.screen.post_message(ScreenOpened("job", "999"))
+        await driver.reaches("job")
+        await driver.sees("Slurm does not answer: Unable to contact slurm controller")
+        assert "Slurm knows no job" not in driver.text()
+
+
 async def test_a_failure_is_listed_once_when_the_run_of_a_judged_job_becomes_known() -> None:
     session = with_foreign_job()
     before = session.snapshot

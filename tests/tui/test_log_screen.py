@@ -244,6 +244,20 @@ async def test_both_streams_are_one_by_time(tmp_path: Path) -> None:
         await driver.until(lambda: "warned" not in driver.text(), "standard output alone")
 
 
+async def test_of_a_job_with_the_logs_of_its_ranks_the_one_with_the_cause_is_opened(tmp_path: Path) -> None:
+    paths = [_write(tmp_path, _steps(9), name) for name in ("slurm-21.out", "rank0.log", "rank3.log")]
+    paths[2].write_text("2026-01-01 10:00:00 step 1\nCUDA out of memory\n")
+    async with opened(_session(*paths), size=(140, 24)) as driver:
+        await _open_log(driver, (str(paths[2]), 2))
+        await driver.sees("CUDA out of memory")
+        await driver.sees("rank3.log · lines 1-2")
+        await driver.press("B")
+        await driver.sees("this job has 3 logs")
+        await driver.press("o")
+        await driver.sees("step 9 all is well")
+        assert "CUDA" not in driver.text()
+
+
 async def test_a_stream_without_times_says_why_both_cannot_be_one(tmp_path: Path) -> None:
     out = _write(tmp_path, ["2026-01-01 10:00:00 start"])
     err = _write(tmp_path, ["no time"], "job.err")

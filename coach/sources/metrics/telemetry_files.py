@@ -29,6 +29,8 @@ from coach.sources.io import Io
 from coach.sources.values import finite, text, whole
 
 INTERVAL_S = 1.0
+_ALL_NODES = ""
+"""In place of a node's name: the packed file of thinned parts holds all nodes."""
 
 _TIME = re.compile(rb'"time_s": ?(\d{1,12}(?:\.\d{1,9})?)')
 
@@ -136,9 +138,13 @@ class TelemetrySource:
     def poll(self) -> Iterable[Reading]:
         start_s = self._io.now()
         samples: list[TelemetrySample] = []
-        num_bad, is_caught_up, error = 0, True, None
+        num_bad, error = 0, None
+        behind: set[str] = set()
+        """Nodes that have more to read: their later parts wait, so that samples come in the order of time."""
         try:
-            for name, follower in self._followers():
+            for name, node, follower in self._followers():
+                if behind & {node, _ALL_NODES}:
+                    continue
                 try:
                     bite = follower.read()
                 except FileNotFoundError:
@@ -149,8 +155,9 @@ class TelemetrySource:
                 new_samples, num_wrong = parse_records(bite.records)
                 samples += new_samples
                 num_bad += bite.num_bad + num_wrong
-                is_caught_up = is_caught_up and bite.is_caught_up
-                if bite.is_caught_up and self._old.get(name) is follower:
+                if not bite.is_caught_up:
+                    behind.add(node)
+                elif self._old.get(name) is follower:
                     self._old[name] = None
         except OSError as problem:
             error = describe(problem)
@@ -158,12 +165,13 @@ class TelemetrySource:
         duration_s = now_s - start_s
         if samples or num_bad or error is None:
             chunk = TelemetryChunk(self._target, tuple(samples))
-            is_caught_up = is_caught_up or error is not None
+            is_caught_up = not behind or error is not None
             yield Reading(self.name, now_s, duration_s, chunk, None, self._target, num_bad, is_caught_up)
         if error is not None:
             yield Reading(self.name, now_s, duration_s, None, error, self._target)
 
-    def _followers(self) -> list[tuple[str, RecordFollower]]:
+    def _followers(self) -> list[tuple[str, str, RecordFollower]]:
+        """The name of each file to read, its node, and its follower; the older of a node come first."""
         for name in self._names(self._folder / "old"):
             if name not in self._old:
                 self._old[name] = self._adopt(self._folder / "old" / name)
@@ -173,7 +181,14 @@ class TelemetrySource:
                 self._live[name] = RecordFollower(self._io, self._folder / name)
         unread = [(name, follower) for name, follower in self._old.items() if follower is not None]
         unread.sort(key=lambda item: _first_time_s(item[1].file.head))
-        return unread + [(name, self._live[name]) for name in live]
+        packed = [(name, _ALL_NODES, self._live[name]) for name in live if name == runs.PACKED_RECORDS]
+        rotated = [(name, name.rpartition("-")[0] or _ALL_NODES, follower) for name, follower in unread]
+        newest = [
+            (name, name.removesuffix(".jsonl"), self._live[name])
+            for name in live
+            if name != runs.PACKED_RECORDS
+        ]
+        return packed + rotated + newest
 
     def _names(self, folder: Path) -> list[str]:
         try:

@@ -128,7 +128,7 @@ def step_charts(
             has_own_legend=True,
             is_log=view.is_log,
             now=number(newest.loss, 3),
-            trouble=_lost(curve),
+            trouble=_lost(history),
         ),
         Chart(
             "throughput",
@@ -189,10 +189,17 @@ def _newest(points: Sequence[Point]) -> float | None:
     return next((y for _, y in reversed(points) if y is not None and math.isfinite(y)), None)
 
 
-def _lost(curve: Sequence[CurvePoint]) -> str:
-    """The step or epoch from which the loss is not finite, in words; empty if it is finite."""
-    lost = next((p for p in curve if p.loss is not None and not math.isfinite(p.loss)), None)
-    return "" if lost is None else f"not finite from {lost.counter.word} {lost.step}"
+def _lost(history: History) -> str:
+    """The step or epoch at which the loss was first not finite, in words; empty if it was always finite.
+
+    A point of the curve is the mean of several steps: it does not know the step.
+    """
+    first = history.first_not_finite(min(history.ranks))
+    if first is None:
+        return ""
+    newest = next((point.loss for point in reversed(history.curve) if point.loss is not None), None)
+    is_over = newest is not None and math.isfinite(newest)
+    return f"not finite {'at' if is_over else 'from'} {first.counter.word} {first.step}"
 
 
 def gpu_charts_of(
@@ -206,7 +213,7 @@ def gpu_charts_of(
     names = [_name(each.key, each.among, gpus) for each in shown]
     charts = []
     for of in _GPU_COLUMNS:
-        wholes = [of.whole(history.gpu_series(*each.key).samples[-1]) for each in shown]
+        wholes = _all_or_none([of.whole(history.gpu_series(*each.key).samples[-1]) for each in shown])
         lines = [
             _scaled(course(history.gpu_series(*each.key), of.column, axis.start, axis.end, num_points), whole)
             for each, whole in zip(shown, wholes, strict=True)
@@ -233,6 +240,11 @@ _GPU_COLUMNS = (
     _GpuColumn("power_w", "GPU power", "GPU power", "W", lambda gpu: gpu.power_limit_w),
     _GpuColumn("memory_used_mib", "GPU memory", "GPU mem", "MiB", lambda gpu: gpu.memory_total_mib),
 )
+
+
+def _all_or_none(wholes: Sequence[float | None]) -> Sequence[float | None]:
+    """The values for 100 %, or none of them if one is unknown: the lines of a chart have one unit."""
+    return wholes if all(wholes) else [None] * len(wholes)
 
 
 def _scaled(points: list[Point], whole: float | None) -> list[Point]:

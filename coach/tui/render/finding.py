@@ -174,14 +174,14 @@ def _evidence(item: Evidence) -> Line:
 
 
 def evidence_text(item: Evidence) -> str:
-    """The text of the evidence, with its number if the text does not contain it."""
+    """The text of the evidence with its number. A quoted line that has the number already stays as it is."""
     text = printable(item.text)
     if item.value is None:
         return text
     unit = printable(item.unit or "")
     is_ordinal = unit in ("step", "epoch")
     value = short_number(item.value) if is_ordinal else number(item.value)
-    if value in text:
+    if item.file is not None and value in text:
         return text
     return f"{text}: {unit} {value}" if is_ordinal else f"{text}: {value} {unit}".rstrip()
 

@@ -4,11 +4,12 @@ not colour alone."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from coach.analysis.judging.waiting import explain_waiting, is_never
-from coach.analysis.queueing.arrays import FoldedJob, group_id
+from coach.analysis.queueing.arrays import FoldedJob, group_id, parse_task_ids
 from coach.analysis.queueing.pending_reasons import PendingClass, PendingReason, explain_job, parse_dependency
 from coach.model.judging.finding import Finding
 from coach.model.slurm.accounting import FairShare, Limits, Part, PriorityFactors
@@ -255,16 +256,16 @@ def failed_alike_lines(
 ) -> list[Line]:
     """The note that the first tasks of an array failed with one cause, and how to cancel the rest.
 
-    Empty if a task has completed, if no task is left, or if the causes differ. `found` has the finding of
-    each task that was judged. A sweep with a brake cancels its own rest: then the note gives the number of
-    tasks that did not start, and why.
+    Empty if a task has completed or may have, if no task is left, or if the causes differ. `found` has the
+    finding of each task that was judged. A sweep with a brake cancels its own rest: then the note gives the
+    number of tasks that did not start, and why.
     """
     states = dict(folded.states)
     num_left = sum(count for state, count in folded.states if not is_final(state))
     failed = [found[part.job_id] for part in folded.parts if has_failed(part.state) and part.job_id in found]
     if braked := [finding for finding in failed if finding.cause == CAUSE]:
         return [clip(_braked_line(braked), width), BLANK]
-    if not num_left or states.get("COMPLETED") or not _are_alike(failed):
+    if not num_left or states.get("COMPLETED") or not _are_alike(failed) or not _are_all_listed(folded):
         return []
     which = f"all {len(failed)} tasks that ended"
     if len(failed) < folded.num_failed:
@@ -275,6 +276,15 @@ def failed_alike_lines(
         clip(line(Span(text, "critical"), Span(label("cancel"), "key"), f" cancels {left}"), width),
         BLANK,
     ]
+
+
+def _are_all_listed(folded: FoldedJob) -> bool:
+    """False if the numbers of the tasks do not begin at 0 or 1, or have a gap: Slurm forgets a task minutes
+    after its end, and nobody knows how those ended."""
+    ids = (parse_task_ids(part.job_id) for part in folded.parts)
+    tasks = sorted(task for each in ids if each is not None for task in each.tasks)
+    steps = {later - earlier for earlier, later in pairwise(tasks)}
+    return not tasks or (tasks[0] <= 1 and len(steps) <= 1)
 
 
 def _are_alike(failed: Sequence[Finding]) -> bool:
@@ -301,9 +311,9 @@ def task_lines(
         spent = clock(job.time_used_s) if job.state != "PENDING" else start_words(job, now_s)
         lines.append(
             line(
-                f"   {printable(job.job_id):<16}",
-                f"{printable(job.state):<12}",
-                Span(f"{reason:<20}" if reason else f"{printable(job.nodes or UNKNOWN):<20}", tone),
+                f"   {printable(job.job_id):<15} ",
+                f"{printable(job.state):<11} ",
+                Span(f"{reason or printable(job.nodes or UNKNOWN):<20}", tone),
                 f" {spent}",
             )
         )

@@ -25,6 +25,7 @@ from coach.tui.render.text import (
     line,
     line_width,
     muted,
+    plural,
     printable,
     whole_words,
     wrap,
@@ -111,14 +112,20 @@ def _swept(field: Field, sweep: Mapping[str, str]) -> Field:
 
 
 def _with_sweep(fields: list[Field], points: Sequence[SweepPoint | None]) -> list[Field]:
-    """Replace the field that a sweep varies by its list of values, and leave out the fields that the sweep
+    """Replace the field that a sweep varies by its list of values, and leave out the values that the sweep
     sets for each run."""
     first = points[0]
     if first is None:
         return fields
     values = ",".join(_editable(point.value) for point in points if point is not None)
     swept = Field(f"{PARAMETER}{first.parameter}", f"{first.parameter} (sweep)", values)
-    kept = [field for field in fields if first.parameter != WORLD_SIZE or field.name not in _RANKS]
+    kept = fields
+    if first.parameter == WORLD_SIZE:
+        kept = [
+            replace(field, value="") if field.name == "gpus_per_node" and field.value != "0" else field
+            for field in fields
+            if field.name not in _RANKS
+        ]
     if swept.name in (field.name for field in kept):
         return [swept if field.name == swept.name else field for field in kept]
     at = next((i for i, field in enumerate(kept) if field.name.startswith(PARAMETER)), len(kept))
@@ -215,21 +222,34 @@ def answered(request: LaunchRequest, choice: Choice) -> LaunchRequest:
     """The request after the user takes one of a refusal's choices. A removed option stays removed, even if
     the config sets it."""
     for name, text in choice.changes.items():
-        request = edited(request, name, text) if text else replace(request, **{name: ("")})  # type: ignore[arg-type]  # a name of a text field
+        removed: dict[str, Any] = {name: ""}
+        request = edited(request, name, text) if text else replace(request, **removed)
     return request
 
 
 def plan_heading(plan: Plan, width: int) -> Line:
     """The title and the size of the launch. On a narrow terminal the title is cut, not the size."""
-    resources = plan.resources
-    size = f"{resources.num_nodes} × {resources.nproc_per_node} = {resources.world_size}"
-    word = "rank" if resources.world_size == 1 else "ranks"
-    gpus = resources.num_nodes * resources.gpus_per_node
-    device = f"{gpus} {'GPU' if gpus == 1 else 'GPUs'}" if gpus else "no GPU: CPU ranks"
-    each = f"{1 + len(plan.others)} runs, each " if plan.others else ""
-    facts = f"   {plan.backend} · {each}{size} {word} · {device}"
+    facts = f"   {plan.backend} · {_size_words([each.resources for each in (plan, *plan.others)])}"
     title = whole_words(printable(plan.title), max(_LEAST_TITLE, width - 1 - len(facts)))
     return clip(line(Span(f" {title}", "strong"), muted(facts)), width)
+
+
+def _size_words(runs: Sequence[Resources]) -> str:
+    """Ranks and GPUs of a launch, or of all its runs: a sweep over the number of ranks has runs of several
+    sizes."""
+    ranks = sorted({each.world_size for each in runs})
+    gpus = sorted({each.num_nodes * each.gpus_per_node for each in runs})
+    device = "no GPU: CPU ranks" if gpus[-1] == 0 else _span_words(gpus, "GPU")
+    if len({(each.num_nodes, each.nproc_per_node) for each in runs}) > 1:
+        return f"{len(runs)} runs of {_span_words(ranks, 'rank')} · {device}"
+    several = f"{len(runs)} runs, each " if len(runs) > 1 else ""
+    size = f"{runs[0].num_nodes} × {runs[0].nproc_per_node} = "
+    return f"{several}{size}{_span_words(ranks, 'rank')} · {device}"
+
+
+def _span_words(counts: Sequence[int], noun: str) -> str:
+    """`1 rank`, or `1 to 8 ranks`. `counts` are sorted."""
+    return plural(counts[0], noun) if len(counts) == 1 else f"{counts[0]} to {counts[-1]} {noun}s"
 
 
 def what_is_submitted(plan: Plan | None) -> str:

@@ -97,6 +97,11 @@ _CODES = {
     "FAILED": "F",
     "CANCELLED": "CA",
     "TIMEOUT": "TO",
+    "OUT_OF_MEMORY": "OOM",
+    "NODE_FAIL": "NF",
+    "PREEMPTED": "PR",
+    "DEADLINE": "DL",
+    "BOOT_FAIL": "BF",
 }
 """squeue's short state names, for the count of an array's tasks in each state."""
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+
+from rich.cells import cell_len
 
 from coach.launch import parameters
 from coach.launch.meanings import limits_and_default
@@ -12,7 +16,20 @@ from coach.launch.sweep_values import names_several
 from coach.model.errors import UserError
 from coach.tui.render.plan import in_words_of_the_form, script_lines
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import BLANK, Line, Span, Tone, beside, clip, line, muted, printable, strong, wrap
+from coach.tui.render.text import (
+    BLANK,
+    Line,
+    Span,
+    Tone,
+    beside,
+    clip,
+    fit,
+    line,
+    muted,
+    printable,
+    strong,
+    wrap,
+)
 from coach.workflows.launching.recipes import Page, facts
 
 RECIPE_COLUMNS = (
@@ -21,6 +38,9 @@ RECIPE_COLUMNS = (
     Column("devices", "DEVICES", 8, priority=1),
 )
 _LABEL = 17
+_NUMBERED = re.compile(r"\d{1,2}\. ")
+_RULE = re.compile(r"[|:\- ]+")
+"""The row below the heading of a Markdown table."""
 TWO_COLUMNS, THREE_COLUMNS = 100, 150
 """From these widths on, a lesson, its diff and the expected result stand in two or three columns."""
 _EXPECTED = ("**What to expect", "**What to look at", "**Duration", "**Rules worth watching")
@@ -96,19 +116,26 @@ def _cut(rows: Sequence[Line], width: int) -> list[Line]:
 
 
 def markdown_lines(text: str, width: int) -> list[Line]:
-    """The Markdown of lessons as lines: headings, bold, lists, code. Paragraphs are wrapped; code is
+    """The Markdown of lessons as lines: headings, bold, lists, tables, code. Paragraphs are wrapped; code is
     unchanged."""
     rows: list[Line] = []
     paragraph: list[str] = []
+    table: list[str] = []
 
     def flush() -> None:
         if paragraph:
             rows.extend(_wrapped(" ".join(paragraph), width))
-            paragraph.clear()
+        rows.extend(_table_lines(table))
+        paragraph.clear()
+        table.clear()
 
     for raw in text.splitlines():
         said = printable(raw.rstrip().replace("\t", "    "))
-        if raw.startswith("    ") and not paragraph:
+        if bool(table) != said.startswith("|"):
+            flush()
+        if said.startswith("|"):
+            table.append(said)
+        elif raw.startswith("    ") and not paragraph:
             rows.append(line(Span(f" {said}", "accent")))
         elif not said:
             flush()
@@ -116,13 +143,22 @@ def markdown_lines(text: str, width: int) -> list[Line]:
         elif said.startswith("#"):
             flush()
             rows.append(line(strong(f" {said.lstrip('# ')}")))
-        elif said.lstrip().startswith(("- ", "* ")):
+        elif said.lstrip().startswith(("- ", "* ")) or _NUMBERED.match(said):
             flush()
             paragraph.append(said.strip())
         else:
             paragraph.append(said.strip())
     flush()
     return rows
+
+
+def _table_lines(table: Sequence[str]) -> list[Line]:
+    """The rows of a Markdown table in columns, the first one as their heading."""
+    parts = [row.strip("|").split("|") for row in table if not _RULE.fullmatch(row)]
+    cells = [[part.strip().replace("**", "").replace("`", "") for part in row] for row in parts]
+    widths = [max(map(cell_len, column)) for column in zip_longest(*cells, fillvalue="")]
+    texts = [" " + "  ".join(map(fit, row, widths)).rstrip() for row in cells]
+    return [line(strong(text) if index == 0 else text) for index, text in enumerate(texts)]
 
 
 def _wrapped(text: str, width: int) -> list[Line]:

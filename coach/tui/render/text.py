@@ -6,6 +6,7 @@ can become a style, an action or a terminal control. Widgets turn tones into the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -94,12 +95,15 @@ def whole_words(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Words wrapped at `width` cells; a longer word is cut at the edge."""
+    """Words wrapped at `width` cells, at least two; a longer word is cut at the edge."""
+    width = max(2, width)  # a wide character takes two
     rows: list[str] = []
     row = ""
     for word in text.split():
         while cell_len(word) > width:
             head = set_cell_size(word, width)
+            if not word.startswith(head):
+                head = head[:-1]  # a blank stands for half of a wide character
             if row:
                 rows.append(row)
                 row = ""
@@ -176,15 +180,15 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def seconds(value: float | None) -> str:
     """A short duration with its unit: `812 µs`, `4.1 ms`, `1.25 s`, `2 min 5 s`."""
-    if value is None or value != value:
+    if value is None or not math.isfinite(value):
         return UNKNOWN
     if value < 1e-3:
         return f"{value * 1e6:.0f} µs"
-    if value < 1:
+    if value < 0.9995:  # from here on it rounds to 1 s
         return f"{value * 1e3:.3g} ms"
     if value < 60:
         return f"{value:.3g} s"
-    return f"{value // 60:.0f} min {value % 60:.0f} s"
+    return "{} min {} s".format(*divmod(round(value), 60))
 
 
 def clock(value: float | None) -> str:
@@ -219,7 +223,7 @@ def mib(value: float | None) -> str:
         return UNKNOWN
     for size, unit in ((1024 * 1024, "T"), (1024, "G")):
         if value >= size:
-            return f"{value / size:.3g}{unit}" if value < 1000 * size else f"{value / size:.0f}{unit}"
+            return f"{value / size:.3g}{unit}" if value < 999.5 * size else f"{value / size:.0f}{unit}"
     return f"{value:.0f}M"
 
 

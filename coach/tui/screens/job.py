@@ -120,7 +120,11 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
 
     def _why_unknown(self) -> tuple[str, ...]:
         """The text for a job that is in no list."""
-        asked = self.context.snapshot.sources.get(f"row:{self._asked_for}")
+        sources = self.context.snapshot.sources
+        asked, queue = sources.get(f"row:{self._asked_for}"), sources.get("jobs")
+        if self.targets and queue is not None and queue.error is not None:
+            told = f"Slurm does not answer: {printable(queue.error)}"
+            return (f"job {printable(self._asked_for)} is in no list that coach has", told)
         if self.targets and (asked is None or asked.data_time_s is None):
             return (f"asking Slurm for job {printable(self._asked_for)}…",)
         label = self.context.label

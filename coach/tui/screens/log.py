@@ -32,7 +32,9 @@ class LogScreen(CoachScreen, screen="log"):
         self.targets = (target,)
         self._target = target
         self._place = place
-        self._is_stderr_shown = False
+        self._index = 0
+        """The shown file: 0 is standard output, 1 standard error; a job that coach did not launch may have
+        more."""
         self._are_both_shown = False
         self._shown: tuple[str, ...] = ()
         """The files in the pager."""
@@ -71,7 +73,8 @@ class LogScreen(CoachScreen, screen="log"):
         heading = line(f" {self.crumbs[1]}  ", muted(where))
         self.pane("#heading").set_lines([clip(heading, self.app.size.width)])
         if self._place is not None and files:
-            self._is_stderr_shown = len(files) > 1 and self._place[0] == files[1].path
+            paths = [each.path for each in files]
+            self._index = paths.index(self._place[0]) if self._place[0] in paths else 0
         self._follow(files, tails)
         self._show_title()
         status = self.context.snapshot.sources.get(f"log:{self._target}")
@@ -91,7 +94,7 @@ class LogScreen(CoachScreen, screen="log"):
 
     def _file(self) -> LogFile | None:
         files, _ = self._told()
-        return files[min(int(self._is_stderr_shown), len(files) - 1)] if files else None
+        return files[min(self._index, len(files) - 1)] if files else None
 
     def _tail(self, path: str) -> LogTail | None:
         return next((tail for tail in self._told()[1] if tail.file == path), None)
@@ -102,7 +105,7 @@ class LogScreen(CoachScreen, screen="log"):
         if file is None:
             return
         tail = self._tail(file.path)
-        wanted = tuple(each.path for each in files) if self._are_both_shown else (file.path,)
+        wanted = tuple(each.path for each in files[:2]) if self._are_both_shown else (file.path,)
         if self._is_recorded:
             self._show_end(tail)
         elif self._look is not None or not (file.is_found and file.problem is None):
@@ -168,10 +171,7 @@ class LogScreen(CoachScreen, screen="log"):
             self._show_title()
 
     def _show_title(self) -> None:
-        file, window = self._file(), self._pager.window
-        name = "stderr" if self._is_stderr_shown else "stdout"
-        if len(self._told()[0]) == 1:
-            name = "stdout and stderr"
+        file, window, name = self._file(), self._pager.window, self._stream_name()
         if file is not None and (file.problem is not None or not file.is_found):
             name += f" · {printable(file.path)}: {printable(file.problem or 'no such file, or not yet')}"
         if self._are_both_shown:
@@ -183,6 +183,14 @@ class LogScreen(CoachScreen, screen="log"):
         else:
             place = self._progress if self._look is not None and self._progress else self._place_words(window)
             self._pager.set_title(f"{name} · {place}")
+
+    def _stream_name(self) -> str:
+        file, num_files = self._file(), len(self._told()[0])
+        if num_files == 1:
+            return "stdout and stderr"
+        if file is not None and num_files > 2:
+            return printable(file.path.rpartition("/")[2])
+        return "stderr" if self._index else "stdout"
 
     def _place_words(self, window: LogWindow) -> str:
         """The lines in sight, in words."""
@@ -197,12 +205,9 @@ class LogScreen(CoachScreen, screen="log"):
         else:
             words.append(f"{100 * window.offsets[last + 1] // max(1, window.size_bytes)} %")
         tail = self._tail(window.file)
-        if tail is not None and tail.is_counted and not window.streams:
-            words[0] = (
-                words[0] + f" of {max(tail.num_lines, window.first_line + last):,}"
-                if window.first_line is not None
-                else words[0]
-            )
+        is_counted = tail is not None and tail.is_counted and not window.streams
+        if tail is not None and is_counted and window.first_line is not None:
+            words[0] += f" of {max(tail.num_lines, window.first_line + last):,}"
         return " · ".join(words)
 
     # Keys
@@ -323,8 +328,11 @@ class LogScreen(CoachScreen, screen="log"):
 
     def action_both(self) -> None:
         """Merge both streams by time, or show one of them again."""
-        if len(self._told()[0]) == 1:
+        num_files = len(self._told()[0])
+        if num_files == 1:
             self.note("both streams go to this file")
+        elif num_files > 2:
+            self.note(f"this job has {num_files} logs: coach merges two, the streams of one job")
         elif self._is_recorded:
             self.note("this is a recording: it holds the end of each file alone")
         else:
@@ -341,7 +349,7 @@ class LogScreen(CoachScreen, screen="log"):
             self.post_message(PagerRequested(file.path))
 
     def action_log(self, name: str) -> None:
-        self._is_stderr_shown, self._are_both_shown, self._look = name.startswith("stderr"), False, None
+        self._index, self._are_both_shown, self._look = int(name.startswith("stderr")), False, None
         if len(self._told()[0]) == 1:
             self.note("both streams go to this file")
         self.refresh_all()

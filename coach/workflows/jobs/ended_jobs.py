@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,7 +197,7 @@ def _with_measurement(io: Io, past: PastJob, listed: Sequence[Run]) -> PastJob:
     run = next((run for run in listed if run.run_id == past.run_id), None)
     if run is None:
         return replace(past, efficiency=known)
-    seen = measure_run(io, Path(run.run_dir))
+    seen = measure_run(io, Path(run.run_dir), job.num_nodes)
     filled: dict[str, Any] = {
         name: value
         for name in ("cpu_pct", "memory_pct", "memory_used_mib", "memory_asked_mib", "gpu_pct")
@@ -207,36 +206,50 @@ def _with_measurement(io: Io, past: PastJob, listed: Sequence[Run]) -> PastJob:
     return replace(past, efficiency=replace(known, **filled))
 
 
-def measure_run(io: Io, run_dir: Path) -> Efficiency:
-    """Efficiency from the last samples of each node; reads only the end of each file."""
-    folder = runs.RunPaths(run_dir).telemetry_dir
-    try:
-        names = [name for name in io.list_dir(folder) if name.endswith(".jsonl")]
-    except OSError:
-        return Efficiency()
-    nodes = [_last_samples(io, folder / name) for name in names[:_MAX_NODES_MEASURED]]
-    samples = [*chain.from_iterable(nodes)]
-    used, asked = _memory_mib(nodes)
+def measure_run(io: Io, run_dir: Path, num_nodes: int | None = None) -> Efficiency:
+    """Efficiency from the last samples of each node; reads only the end of each file. The memory is a sum
+    over all nodes: it is None if fewer than `num_nodes` were measured."""
+    samples, are_all_read = _newest_samples(io, runs.RunPaths(run_dir).telemetry_dir)
+    hosts = [each for each in samples if isinstance(each, HostSample)]
+    nodes = _with_memory(hosts)
+    used, asked = _memory_mib(nodes.values())
+    is_whole = are_all_read and (num_nodes is None or len(nodes) >= num_nodes)
     return Efficiency(
-        cpu_pct=_mean(each.cpu_pct for each in samples if isinstance(each, HostSample)),
+        cpu_pct=_mean(each.cpu_pct for each in hosts),
         memory_pct=100.0 * used / asked if used is not None and asked else None,
-        memory_used_mib=used,
-        memory_asked_mib=asked,
+        memory_used_mib=used if is_whole else None,
+        memory_asked_mib=asked if is_whole else None,
         gpu_pct=_mean(each.utilization_pct for each in samples if isinstance(each, GpuSample)),
     )
 
 
-def _memory_mib(nodes: Sequence[Sequence[object]]) -> tuple[float | None, float | None]:
-    """Sum of the peaks of all nodes, and sum of their limits, in MiB. The limits are None unless every node
+def _newest_samples(io: Io, folder: Path) -> tuple[list[object], bool]:
+    """The last samples of the telemetry files, and False if there are more files than coach reads."""
+    try:
+        names = [name for name in io.list_dir(folder) if name.endswith(".jsonl")]
+    except OSError:
+        return [], True
+    read = names[:_MAX_NODES_MEASURED]
+    return [each for name in read for each in _last_samples(io, folder / name)], read == names
+
+
+def _with_memory(hosts: Iterable[HostSample]) -> dict[str, list[HostSample]]:
+    """The samples that have a memory, by node."""
+    nodes: dict[str, list[HostSample]] = {}
+    for host in hosts:
+        if host.memory_used_mib is not None:
+            nodes.setdefault(host.node, []).append(host)
+    return nodes
+
+
+def _memory_mib(nodes: Iterable[Sequence[HostSample]]) -> tuple[float | None, float | None]:
+    """Sum of the peaks of these nodes, and sum of their limits, in MiB. The limits are None unless every node
     has one."""
-    hosts = [[each for each in samples if isinstance(each, HostSample)] for samples in nodes]
-    used = [_known(host.memory_used_mib for host in node) for node in hosts]
-    limits = [_known(host.memory_limit_mib for host in node) for node in hosts]
-    peaks = [max(values) for values in used if values]
-    newest = [values[-1] for values in limits if values]
+    peaks = [max(_known(host.memory_used_mib for host in node)) for node in nodes]
+    limits = [_known(host.memory_limit_mib for host in node) for node in nodes]
     if not peaks:
         return None, None
-    return sum(peaks), sum(newest) if len(newest) == len(peaks) else None
+    return sum(peaks), sum(values[-1] for values in limits) if all(limits) else None
 
 
 def _last_samples(io: Io, path: Path) -> Sequence[object]:

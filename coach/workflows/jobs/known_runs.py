@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.jobs.belonging import RowsByTask, has_lost_its_job
+from coach.analysis.jobs.belonging import RowsByTask, has_lost_its_job, is_of_another_cluster
 from coach.config import DEFAULT_CLUSTER, Settings
 from coach.model.errors import UserError
 from coach.model.reading import JobList, RunList
@@ -179,8 +179,11 @@ def _judge_lost(standing: Standing, settings: Settings, io: Io, now_s: float) ->
 
 
 def _other_cluster(run: Run, settings: Settings) -> bool:
-    is_known = run.cluster is not None and settings.cluster != DEFAULT_CLUSTER
-    return is_known and run.cluster != settings.cluster
+    return is_of_another_cluster(run, _cluster(settings))
+
+
+def _cluster(settings: Settings) -> str | None:
+    return settings.cluster if settings.cluster != DEFAULT_CLUSTER else None
 
 
 def _without_queue(run: Run, error: str | None, now_s: float) -> str | None:
@@ -227,7 +230,7 @@ def _may_have_left_a_command(run: Run) -> bool:
 def _sound_elsewhere(run: Run, settings: Settings, io: Io, now_s: float) -> str | None:
     """A sign of life, for clusters that share a home directory without naming themselves: the job may be
     another cluster's."""
-    has_cluster = run.cluster is not None and settings.cluster != DEFAULT_CLUSTER
+    has_cluster = None not in (run.cluster, _cluster(settings))
     return None if has_cluster else _sound_of(run, io, now_s)
 
 
@@ -252,8 +255,14 @@ def _sound_of(run: Run, io: Io, now_s: float) -> str | None:
 
 def _row_of(run: Run, rows: RowsByTask) -> Job | None:
     """Its row. A cluster that was set up anew counts jobs from 1 again: an older run's number then means
-    another job."""
+    another job. A job that was submitted inside an array task has taken the number of that task.
+
+    Waiting tasks share a row, whose raw job id is not theirs: it counts as the run's.
+    """
     row = rows.get(run.job_id or "")
+    is_known = row is not None and row.state != "PENDING" and None not in (row.raw_job_id, run.raw_job_id)
+    if row is not None and is_known and row.raw_job_id != run.raw_job_id:
+        row = rows.get(run.raw_job_id or "")
     if row is None or row.submit_time_s is None or run.created_time_s is None:
         return row
     return row if row.submit_time_s >= run.created_time_s - _MAX_SUBMIT_SKEW_S else None

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from coach import runs
 from coach.analysis.jobs.thinning import LOOSE_BYTES, PACKED_BYTES, ThinPlan, ThinStep, plan_thinning
@@ -33,6 +33,8 @@ LOCK_FILE = "records.lock"
 _NEW, _GONE = ".coach-new", ".coach-gone"
 """Name endings of a part's new directory before the swap, and of its old directory after it."""
 _NOTE = f'"event":"{THINNED_EVENT}"'.encode()
+_SHARE = re.compile(rb'("what":"records",.*one sample of )(\d{1,9})')
+"""In the gap that reports a thinning of telemetry, the share that is left."""
 _TELEMETRY_NAME = re.compile(r"(?P<node>.+?)(?:-(?P<number>\d+))?\.jsonl")
 _RANK_NAME = re.compile(r"rank-(?P<rank>\d{1,6})\.jsonl")
 
@@ -206,11 +208,16 @@ def _files_of(folder: Path, part: Part) -> list[Path]:
     return sorted(found, key=_place_in_time)
 
 
-def _place_in_time(path: Path) -> tuple[str, bool, int]:
+def _place_in_time(path: Path) -> tuple[int, str, bool, int]:
+    """The key that sorts the files of a part by age: packed ones before all others, because they hold what
+    was thinned earlier."""
+    is_rotated = path.parent.name == "old"
+    if path.name == runs.PACKED_RECORDS:
+        return int(is_rotated), "", False, 0
     match = _TELEMETRY_NAME.fullmatch(path.name)
-    if path.parent.name != "old" or match is None:
-        return path.stem, True, 0
-    return match["node"], path.name == runs.PACKED_RECORDS, int(match["number"] or 0)
+    if not is_rotated or match is None:
+        return 2, path.stem, True, 0
+    return 2, match["node"], False, int(match["number"] or 0)
 
 
 def _every(size_bytes: int) -> int:
@@ -222,21 +229,46 @@ def _every(size_bytes: int) -> int:
 
 
 def _telemetry_lines(files: Sequence[Path], every: int) -> Iterator[bytes]:
-    """Thinned telemetry, with a gap for each node that reports the thinning."""
+    """Thinned telemetry, with a gap for each node that reports the thinning. The shares of an earlier
+    thinning and of this one multiply."""
     for path in files:
         with path.open("rb") as lines:
-            first = True
-            for line in thinned(_whole_lines(lines), every):
-                if first and every > 1:
-                    yield _note(line, every)
-                first = False
-                if b'"what":"records"' not in line:
-                    yield line
+            earlier: list[bytes] = []
+            is_noted = every == 1
+            for line in thinned(_aside_from_notes(_whole_lines(lines), earlier), every):
+                if earlier:
+                    yield from (_note_again(each, every) for each in earlier)
+                    earlier.clear()
+                    is_noted = True
+                if not is_noted:
+                    record = _record(line)
+                    if record is None:
+                        continue  # a full disk cut this line
+                    yield _note(record, every)
+                    is_noted = True
+                yield line
 
 
-def _note(line: bytes, every: int) -> bytes:
-    """The gap by which a chart shows that telemetry was thinned."""
-    record = json.loads(line)
+def _aside_from_notes(lines: Iterable[bytes], notes: list[bytes]) -> Iterator[bytes]:
+    """All lines but the notes of earlier thinnings, which are put into `notes`."""
+    for line in lines:
+        if _SHARE.search(line):
+            notes.append(line)
+        else:
+            yield line
+
+
+def _note_again(note: bytes, every: int) -> bytes:
+    """The note of an earlier thinning, with the share that is left now."""
+    return _SHARE.sub(lambda share: b"%s%d" % (share[1], int(share[2]) * every), note)
+
+
+def _record(line: bytes) -> Mapping[str, Any] | None:
+    return next(iter(runs.decode_records(line)[0]), None)
+
+
+def _note(record: Mapping[str, Any], every: int) -> bytes:
+    """The gap by which a chart shows that telemetry was thinned. `record` is the first one that is left."""
     return runs.encode_record(
         {
             "kind": "gap",

@@ -154,7 +154,7 @@ class Checker:
         return worst_first(self._judge_all(own.targets, own.queue)), own.num_left_out
 
     def _parts(self, target: Target) -> Checked:
-        parts = target.parts[:MAX_TARGETS]
+        parts = sorted(target.parts, key=_rank)[:MAX_TARGETS]
         self._paths.learn(parts)
         targets = [Target(job.job_id, TargetKind.JOB) for job in parts]
         judged = worst_first(self._judge_all(targets, JobList(target.parts, False)))
@@ -285,7 +285,7 @@ def own_targets(settings: Settings, io: Io, user: str, backend: str) -> OwnTarge
     since_s = io.now() - ENDED_WITHIN_S
     known = list_runs(io, settings.runs_root, run_index(settings))
     recent = [job for job in jobs if not is_final(job.state) or _is_since(job.end_time_s, since_s)]
-    recent.sort(key=lambda job: (job.state != "RUNNING", job.state in ("PENDING", "COMPLETED")))
+    recent.sort(key=_rank)
     targets = [locate_target(job.job_id, settings, io, known, job) for job in recent[:MAX_TARGETS]]
     taken = {str(target.path) for target in targets}
     targets += [
@@ -312,13 +312,18 @@ def targets_of(user: str, settings: Settings, io: Io, backend: str) -> OwnTarget
     jobs = _ask(settings, io, user, backend)
     since_s = io.now() - ENDED_WITHIN_S
     recent = [job for job in jobs if not is_final(job.state) or _is_since(job.end_time_s, since_s)]
-    recent.sort(key=lambda job: (job.state != "RUNNING", job.state in ("PENDING", "COMPLETED")))
+    recent.sort(key=_rank)
     known = list_runs(io, settings.runs_root, run_index(settings))
     paths = output_paths_of(io, settings)
     paths.learn(jobs)
     targets = tuple(locate_target(job.job_id, settings, io, known, job) for job in recent[:MAX_TARGETS])
     queue = JobList(jobs, False, has_outputs=True)
     return OwnTargets(targets, queue, paths, max(0, len(recent) - MAX_TARGETS))
+
+
+def _rank(job: Job) -> tuple[bool, bool]:
+    """Sorts the jobs that run first, then those that went wrong."""
+    return job.state != "RUNNING", job.state in ("PENDING", "COMPLETED")
 
 
 def _ask(settings: Settings, io: Io, user: str, backend: str) -> tuple[Job, ...]:

@@ -166,7 +166,8 @@ class Walk:
         stays_inside: bool = False,
         is_wanted: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        """In a folder with too many entries, wanted files are passed on, and folders come before files."""
+        """In a folder with too many entries, the files that `is_wanted` names come first, then folders, then
+        other files."""
         self.is_whole = True
         self._is_wanted = is_wanted
         self.problem: str | None = None
@@ -180,6 +181,9 @@ class Walk:
     def paths(self) -> Iterator[str]:
         folders, num_left = [("", 0)], MAX_ENTRIES
         while folders:
+            if num_left == 0:
+                self.is_whole = False
+                return
             folder, depth = folders.pop(0)
             if folder and not self._may_enter(folder):
                 continue
@@ -356,17 +360,15 @@ class ForeignFiles(ABC):
                     "name yours with --log, --metrics"
                 )
             ]
-        cut = (
-            []
-            if found.is_whole
-            else [f"only the first {MAX_ENTRIES} entries of {found.directory} were looked at"]
-        )
-        out = [f"not followed, as they lead out of {found.directory}: {', '.join(found.links_out)}"]
-        return [
-            *([f"not found {where}: {'; '.join(missing)}"] if missing else []),
-            *cut,
-            *(out if found.links_out else []),
-        ]
+        told = []
+        if missing:
+            told.append(f"not found {where}: {'; '.join(missing)}")
+        if not found.is_whole:
+            told.append(f"only the first {MAX_ENTRIES} entries of {found.directory} were looked at")
+        if found.links_out:
+            links = ", ".join(found.links_out)
+            told.append(f"not followed, as they lead out of {found.directory}: {links}")
+        return told
 
     def _told(self) -> tuple[Path, ...]:
         return ()

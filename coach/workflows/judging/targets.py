@@ -73,12 +73,19 @@ def resolve_target(
     """Resolve `-`, an existing path, a run id or a job id, in this order. Raises UserError, with the nearest
     name as hint.
 
-    `output_paths` remembers the answers received on the way.
+    A directory without logs and metrics hides no run or job of its name: scripts make a directory for each
+    job id. `output_paths` remembers the answers received on the way.
     """
     if text == STDIN:
         return Target(text, TargetKind.STDIN)
     path = with_home(text).absolute()
-    found = _at_path(io, text, path) if text else None
+    unreadable: UserError | None = None
+    try:
+        found = _at_path(io, text, path) if text else None
+    except UserError as problem:
+        if "/" in text:
+            raise
+        found, unreadable = None, problem
     if found is not None:
         return found
     known = list_runs(io, settings.runs_root, run_index(settings))
@@ -94,6 +101,8 @@ def resolve_target(
         found = _by_job_id(text, settings, io, backend, user, known, paths)
         if found is not None:
             return found
+    if unreadable is not None:
+        raise unreadable
     near = get_close_matches(Path(text).name, [*(run.run_id for run in known), *_names_beside(io, path)], 1)
     hint = f"did you mean {near[0]}?" if near else _hint_for_unknown(text, io, backend, user)
     raise UnknownTarget(f"{text}: no run, job or file of that name", hint)

@@ -82,23 +82,23 @@ class Place:
     """True if a launch from here would train on it."""
 
 
-def data_places(settings: Settings, env: Mapping[str, str]) -> tuple[Path, ...]:
+def data_places(settings: Settings, env: Mapping[str, str], archive: Archive = CIFAR10) -> tuple[Path, ...]:
     """The folders in which the trainers look for real data, best first. A folder that the config names
-    replaces the usual ones."""
-    if settings.data_dir is not None:
-        return (settings.data_dir,)
+    replaces the usual ones; it may be the folder of the set itself."""
+    named = settings.data_dir
+    if named is not None:
+        return (named.parent, named) if named.name == archive.folder else (named,)
     homes = (env.get(name) for name in ("SCRATCH", "HOME"))
     return tuple(Path(home) / "data" for home in homes if home)
 
 
 def list_data(settings: Settings, env: Mapping[str, str], archive: Archive = CIFAR10) -> tuple[Place, ...]:
     """All places with their state; the one that a launch would use is marked."""
-    found = [_real(folder, archive) for folder in data_places(settings, env)]
-    found += _generated(settings.cache_dir)
-    is_needed_real = settings.data_dir is not None
-    used = next((place for place in found if place.state in ("verified", "there", "damaged")), None)
-    if is_needed_real and used is not None and used.kind != "real":
-        used = None  # another folder never replaces the one that the config names
+    searched = [_real(folder, archive) for folder in data_places(settings, env, archive)]
+    found = searched + _generated(settings.cache_dir)
+    # Generated data of the cache never replace the folder that the config names.
+    eligible = found if settings.data_dir is None else searched
+    used = next((place for place in eligible if place.state in ("verified", "there", "damaged")), None)
     listed = [Place(p.dataset, p.kind, p.path, p.state, p.detail, is_used=p is used) for p in found]
     text = "bytes of the standard library of the Python that trains: on any machine, nothing to fetch"
     return (
@@ -170,7 +170,7 @@ def fetch(
     is no network.
     """
     refuse_if_readonly(settings, "fetches nothing", Switch.FETCH)
-    target = folder or next(iter(data_places(settings, env)), None)
+    target = folder or next(iter(data_places(settings, env, archive)), None)
     if target is None:
         raise UserError("no folder for the data: neither data_dir nor a home", "name one with --dir")
     final = target / archive.folder

@@ -6,7 +6,9 @@ Command line and screens find, order and compare recipes through this module.
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches, unified_diff
@@ -269,7 +271,6 @@ def _shown(path: Path) -> str:
 def eject(recipe: Recipe, folder: Path) -> tuple[Path, ...]:
     """Copy a recipe so that it runs without coach: trainer, its imports, TOML, lesson, README. Returns the
     files written.
-    was written.
 
     Raises UserError if the folder is not empty: nobody's work is overwritten.
     """
@@ -310,6 +311,7 @@ def by_hand(recipe: Recipe, trainer: str) -> str:
 
 
 def _readme(recipe: Recipe, folder: Path) -> str:
+    listed = json.dumps(str(folder), ensure_ascii=False)
     return f"""# {recipe.title}
 
 A copy of coach's recipe `{recipe.name}`, to be changed. By hand, where torch and torchvision are installed (coach is not needed):
@@ -318,11 +320,11 @@ A copy of coach's recipe `{recipe.name}`, to be changed. By hand, where torch an
 
 With coach: a plan to look at, a run that is watched, diagnosed and compared like any other:
 
-    coach launch {folder}
+    coach launch {shlex.quote(str(folder))}
 
 - `{recipe.trainer}` is the training, from top to bottom. `common/` is what it imports.
 - `{recipe.name}.toml` says what is launched. Where its `parameters_of` names the trainer, an option that you add to
   `parse_arguments` can be set at once; else it needs a table `[parameters.NAME]` there.
 - With a launch travel the scripts and JSON files of this folder, and its packages (folders with an `__init__.py`).
-- `recipes = ["{folder}"]` in coach's config.toml shows it on the Recipes screen.
+- `recipes = [{listed}]` in coach's config.toml shows it on the Recipes screen.
 """

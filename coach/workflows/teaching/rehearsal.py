@@ -273,10 +273,13 @@ def _first(times: Iterable[float | None]) -> float | None:
 
 @contextlib.contextmanager
 def _held() -> Iterator[None]:
-    """Delay an interruption until the end of the block, and raise KeyboardInterrupt then."""
+    """Delay an interruption until the end of the block, and raise KeyboardInterrupt then. Under `nohup`
+    SIGHUP stays ignored."""
     came: list[int] = []
     before = {
-        number: signal.signal(number, lambda number, _: came.append(number)) for number in _INTERRUPTIONS
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in _INTERRUPTIONS
+        if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
         yield

@@ -176,10 +176,9 @@ class Launches:
                 monitor.apply(reading)
             picture = monitor.snapshot(io.now())
             seen = picture.targets[target.name]
-            if seen.job is not None:
+            if seen.job is not None or self._is_queue_silent():
                 known_s = time.monotonic()
-            is_in_queue = seen.job is not None and not is_final(seen.job.state)
-            if not is_in_queue and (seen.has_ended or self._is_forgotten(known_s)):
+            if not _is_in_queue(seen) and (seen.has_ended or self._is_forgotten(known_s)):
                 return seconds
             diagnosis = picture.diagnoses.get(target.name)
             if seconds is None and diagnosis is not None and _names(diagnosis.findings, causes):
@@ -196,6 +195,10 @@ class Launches:
             yield from source.poll()
         if self._queue is not None:
             yield from self._queue.look()
+
+    def _is_queue_silent(self) -> bool:
+        """True if the newest question got no answer: then a missing job may still be in the queue."""
+        return self._queue is not None and not self._queue.has_answered
 
     def _is_forgotten(self, known_s: float) -> bool:
         return self._queue is not None and time.monotonic() - known_s > _FORGOTTEN_S
@@ -217,6 +220,11 @@ class _Queue:
         self.jobs: JobList | None = None
         """The newest answer."""
 
+    @property
+    def has_answered(self) -> bool:
+        """True if the newest question was answered."""
+        return any(isinstance(reading.payload, JobList) for reading in self._readings)
+
     def look(self) -> tuple[Reading, ...]:
         with self._lock:
             now_s = time.monotonic()
@@ -229,6 +237,10 @@ class _Queue:
 
 def _target_of(submitted: Submitted) -> Target:
     return Target(submitted.run_id, TargetKind.RUN, Path(submitted.run_dir))
+
+
+def _is_in_queue(seen: TargetSnapshot) -> bool:
+    return seen.job is not None and not is_final(seen.job.state)
 
 
 def _names(findings: Sequence[Finding], causes: Collection[str]) -> bool:

@@ -127,8 +127,8 @@ def record(
     duration_s: float | None = None,
     wait: Callable[[float | None], object],
 ) -> Kept:
-    """Record until `wait` returns; it gets the time after which it should. Without `run_ids`, active runs are
-    followed as they appear.
+    """Record until `wait` returns; it gets the time after which it should. `run_ids` are runs as the user
+    named them; without them, active runs are followed as they appear.
 
     `measured` are jobs not launched by coach that are measured from inside meanwhile, each as confirmed by
     the user (`plan_attach`). Raises UserError if the file cannot be created or a run is unknown.
@@ -139,9 +139,8 @@ def record(
     )
     if backend == "slurm":
         list(RateLimitSource(system, budget.limit_by_site).poll())
-    for run_id in run_ids:
-        if resolve_target(run_id, settings, system, backend, user).kind is not TargetKind.RUN:
-            raise UserError(f"{run_id}: not a run", "`coach runs` lists the runs")
+    named = (_run_named(text, settings, system, backend, user) for text in run_ids)
+    run_ids = tuple(dict.fromkeys(named))
     attached = {action.job_ids[0]: action for action in measured}
     for action in measured:
         begin_attach(action, settings)
@@ -174,6 +173,14 @@ def record(
             _strike(raw, file, names)
     problems = _stream_errors(session.snapshot, attached)
     return Kept(io.num_entries, io.num_bytes, file.stat().st_size, tuple(followed.targets), problems)
+
+
+def _run_named(text: str, settings: Settings, io: Io, backend: str, user: str) -> str:
+    """The id of the run that the user named; its path if it lies outside the runs root. Raises UserError."""
+    target = resolve_target(text, settings, io, backend, user)
+    if target.kind is not TargetKind.RUN or target.path is None:
+        raise UserError(f"{text}: not a run", "`coach runs` lists the runs")
+    return target.path.name if target.path.parent == settings.runs_root else str(target.path)
 
 
 def _names_of(user: str, env: Mapping[str, str]) -> Names:

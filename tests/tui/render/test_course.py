@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -14,7 +15,7 @@ from coach.tui.render.course import CourseView, axis_of, course_lines, notes_of
 from coach.tui.render.text import line_width, plain
 from tests.tui.driving import opened
 from tests.tui.fake_session import NOW_S, make_history, nan_diagnosis
-from tests.tui.gpu_jobs import make_gpu_job
+from tests.tui.gpu_jobs import make_gpu, make_gpu_job
 
 SIZES = [(50, 9), (78, 16), (118, 24), (198, 34)]
 
@@ -61,6 +62,33 @@ def test_steps_without_a_time_have_an_axis_of_steps() -> None:
 
 def test_a_loss_that_is_not_finite_is_named_in_the_title() -> None:
     assert "loss NaN ✖ not finite from step 150" in drawn(make_history(lost_at=150), 78, 9)[0]
+
+
+@pytest.mark.parametrize(("last_step", "words"), [(1490, "from step 1490"), (9000, "at step 1490")])
+def test_a_loss_that_was_finite_again_is_not_said_to_be_lost_and_its_step_is_exact(
+    last_step: int, words: str
+) -> None:
+    """A point of a long curve holds several steps: the step of the first NaN is not the last of its point."""
+    history = History()
+    steps = range(1, last_step + 1)
+    losses = (math.nan if step == 1490 else 2.0 for step in steps)
+    history.add_steps(Step(0, step, None, None, loss) for step, loss in zip(steps, losses, strict=True))
+    assert f"✖ not finite {words} " in drawn(history, 78, 9)[0]
+
+
+def test_all_gpus_of_a_chart_have_one_unit_also_if_one_gpu_was_lost() -> None:
+    """NVML tells neither the limit nor the memory of a GPU that has fallen off the bus."""
+    history = History()
+    for second in range(60):
+        is_lost = second > 50
+        history.add_samples(
+            make_gpu("node01", gpu, NOW_S - 60 + second, power_w=350.0)
+            if gpu == 0 or not is_lost
+            else make_gpu("node01", gpu, NOW_S - 60 + second, power_w=None, power_limit_w=None)
+            for gpu in range(2)
+        )
+    title = next(row for row in drawn(history, 78, 40) if "GPU power" in row)
+    assert "GPU power 350 W" in title
 
 
 def test_the_loss_on_held_out_data_is_a_second_line_with_its_value_in_the_title() -> None:

@@ -213,7 +213,42 @@ def test_no_cancel_is_offered_unless_several_tasks_failed_alike_and_some_still_w
     assert failed_alike_lines(array_of(*states), rules, 80, shipped) == []
 
 
+@pytest.mark.parametrize(
+    ("numbers", "is_told"), [("17_2 17_3 17_[4-9]", False), ("17_0 17_4 17_[5-9]", False),
+                             ("17_1 17_2 17_[3-9%2]", True), ("17_0 17_2 17_[4-8:2]", True)],
+)  # fmt: skip
+def test_no_cancel_is_offered_if_tasks_that_may_have_ended_well_have_left_the_queue(
+    numbers: str, is_told: bool
+) -> None:
+    """Slurm lists an ended task for MinJobAge, five minutes."""
+    first, second, rest = numbers.split()
+    jobs = [
+        make_job(first, state="FAILED"),
+        make_job(second, state="FAILED"),
+        make_job(rest, state="PENDING"),
+    ]
+    found = {first: named("COD001"), second: named("COD001")}
+    assert bool(failed_alike_lines(fold(jobs)[0], found, 80, shipped)) is is_told
+
+
+def test_a_long_state_or_number_of_a_task_does_not_run_into_the_next_word() -> None:
+    folded = fold(
+        [
+            make_job("1234567_[10-99%4]", state="PENDING"),
+            make_job("1234567_1", state="OUT_OF_MEMORY", nodes="node1"),
+        ]
+    )[0]
+    words = text(task_lines(folded, folded.parts, NOW_S, 80)).split()
+    assert {"1234567_[10-99%4]", "PENDING", "OUT_OF_MEMORY", "node1"} <= set(words)
+
+
 def test_a_failed_task_shows_in_the_row_of_its_array() -> None:
     row = rows_of(array_of("FAILED", "RUNNING", "RUNNING")).row(0)
     reason = row.cells[[column.name for column in JOB_COLUMNS].index("reason")]
     assert (reason.text, reason.tone) == ("✖ 2 R 1 F", "critical")
+
+
+def test_tasks_that_ran_out_of_memory_are_counted_by_squeue_s_short_name() -> None:
+    row = rows_of(array_of("OUT_OF_MEMORY", "NODE_FAIL", "RUNNING", "RUNNING", "RUNNING")).row(0)
+    reason = row.cells[[column.name for column in JOB_COLUMNS].index("reason")]
+    assert reason.text == "✖ 3 R 1 OOM 1 NF"

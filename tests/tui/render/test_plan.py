@@ -194,3 +194,21 @@ def test_a_sweep_over_ranks_decides_nodes_and_ranks_itself() -> None:
     fields = {field.name: field.value for field in plan_fields(swept("world_size", (1, 2, 4)))}
     assert fields["set.world_size"] == "1,2,4"
     assert not {"num_nodes", "nproc_per_node"} & set(fields)
+
+
+def test_a_sweep_over_ranks_states_no_size_of_its_first_run_as_that_of_all() -> None:
+    planned = swept("world_size", (1, 2, 4))
+    runs = [
+        replace(
+            each, resources=replace(each.resources, num_nodes=1, nproc_per_node=ranks, gpus_per_node=ranks)
+        )
+        for each, ranks in zip((planned, *planned.others), (1, 2, 4), strict=True)
+    ]
+    planned = replace(runs[0], others=tuple(runs[1:]))
+    assert "3 runs of 1 to 4 ranks · 1 to 4 GPUs" in plain(plan_heading(planned, 120))
+    fields = {field.name: field.value for field in plan_fields(planned)}
+    assert fields["gpus_per_node"] == ""
+    without = tuple(replace(each, resources=replace(each.resources, gpus_per_node=0)) for each in runs)
+    planned = replace(without[0], others=without[1:])
+    assert "3 runs of 1 to 4 ranks · no GPU" in plain(plan_heading(planned, 120))
+    assert {field.name: field.value for field in plan_fields(planned)}["gpus_per_node"] == "0"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coach.config import Settings
-from coach.tui.render.recipes import expected_lines, lesson_parts, side_by_side
+from coach.tui.render.recipes import expected_lines, lesson_parts, markdown_lines, side_by_side
 from coach.tui.render.text import line_width, plain
 from coach.workflows.launching.recipes import Page, pages
 
@@ -41,3 +41,18 @@ def test_on_a_narrow_terminal_the_expected_results_are_a_page_of_their_own() -> 
     rows = expected_lines(page("amp"), 48)
     assert max(map(line_width, rows)) <= 48
     assert "The same loss curve" in "\n".join(map(plain, rows))
+
+
+def test_a_table_of_a_lesson_keeps_its_rows_and_columns() -> None:
+    text = "Measured:\n\n| way | sent |\n|---|--:|\n| `ring` | 1.50 |\n| 日本 | **3** |\nThe end."
+    shown = [plain(row) for row in markdown_lines(text, 40)]
+    assert shown == [" Measured:", "", " way   sent", " ring  1.50", " 日本  3", " The end."]
+
+
+def test_each_step_of_a_numbered_list_begins_a_line() -> None:
+    text = "It\n1. splits the\n   batch,\n2. copies the model."
+    assert [plain(row) for row in markdown_lines(text, 40)] == [
+        " It",
+        " 1. splits the batch,",
+        " 2. copies the model.",
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
+from coach.cli.trace import _time
 from coach.tui.render.text import (
     UNKNOWN,
     Span,
@@ -65,6 +66,14 @@ def test_long_words_are_cut_at_the_edge_and_nothing_is_lost() -> None:
     assert "".join(rows).replace(" ", "") == "abcdefghijklmno"
 
 
+@pytest.mark.parametrize("width", [0, 1, 4, 5, 6])
+def test_a_long_line_without_blanks_loses_no_wide_character(width: int) -> None:
+    text = "ファイルa:ディスクの空き領域がありません"
+    rows = wrap(text, width)
+    assert all(cell_len(row) <= max(2, width) for row in rows)
+    assert "".join(rows) == text
+
+
 def test_unknown_is_never_zero() -> None:
     assert {number(None), seconds(None), clock(None), age(None), mib(None), of_total(None, None)} == {UNKNOWN}
     assert of_total(None, 8) == "–/8"
@@ -92,3 +101,10 @@ def test_durations_and_sizes_read_as_people_say_them() -> None:
     assert [clock(s) for s in (65, 3723, 93784)] == ["1:05", "1:02:03", "1-02:03:04"]
     assert [age(s) for s in (2, 300, 10_000, 500_000)] == ["2 s", "5 min", "2 h", "5 d"]
     assert [mib(m) for m in (512, 31_949, 1_572_864)] == ["512M", "31.2G", "1.5T"]
+
+
+def test_a_duration_or_size_just_below_the_next_unit_is_rounded_into_it() -> None:
+    assert [seconds(s) for s in (0.9996, 119.7, 3599.9)] == ["1 s", "2 min 0 s", "60 min 0 s"]
+    assert [mib(gib * 1024) for gib in (999.4, 999.7)] == ["999G", "1000G"]
+    assert seconds(float("inf")) == UNKNOWN
+    assert [_time(s) for s in (0.9996, 0.0009996, 0.000012)] == ["1 s", "1 ms", "12 us"]

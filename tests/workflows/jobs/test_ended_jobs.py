@@ -146,6 +146,27 @@ def test_the_sampler_s_last_words_fill_in_the_efficiency(settings: Settings) -> 
     assert measure_run(ScriptedIo({}), settings.runs_root / "none").gpu_pct is None
 
 
+@pytest.mark.parametrize("files", [("node1", "node2"), ("packed",), ("node1",)])
+def test_the_memory_of_a_job_is_the_sum_of_all_its_nodes_also_in_thinned_records(
+    settings: Settings, files: tuple[str, ...]
+) -> None:
+    """Thinning puts all nodes into one file. The sampler of a node may have failed: then no sum is known."""
+    run_dir = finished_run(settings, "77")
+    (run_dir / "telemetry").mkdir()
+    lines = {
+        node: f'{{"kind":"host","time_s":1.0,"node":"{node}",'
+        '"memory_used_mib":512.0,"memory_limit_mib":2048.0}\n'
+        for node in ("node1", "node2")
+    }
+    lines["packed"] = lines["node1"] + lines["node2"]
+    for name in files:
+        (run_dir / "telemetry" / f"{name}.jsonl").write_text(lines[name])
+    (told,) = look(settings, NO_ACCOUNTING).jobs
+    used = told.efficiency
+    sums = (None, None) if files == ("node1",) else (1024.0, 4096.0)
+    assert (used.memory_pct, used.memory_used_mib, used.memory_asked_mib) == (25.0, *sums)
+
+
 def test_todays_failures_are_remembered_unless_the_job_was_requeued(settings: Settings) -> None:
     seen, ago = SeenJobs(settings.cache_dir), now_s() - 600
     seen.remember(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -120,6 +121,25 @@ def test_another_cluster_s_run_is_not_judged_by_this_queue(world: World) -> None
     one = only(world)
     assert one.run.state == "RUNNING"
     assert "cluster lion" in (one.alive_because or "")
+
+
+def test_the_name_of_a_cluster_may_be_written_with_capitals_in_slurm_conf(world: World) -> None:
+    world.settings = replace(world.settings, cluster="Tiger")
+    world.make(RUN, "RUNNING")
+    world.queue({"job_id": "17", "state": "NODE_FAIL", "submit": LATER})
+    assert only(world).run.state == "NODE_FAIL"
+
+
+def test_a_job_that_was_submitted_inside_an_array_task_is_not_that_task(world: World) -> None:
+    """It inherited the variables of the task, and so its number: only the raw job id is its own."""
+    world.make(RUN, "RUNNING", job_id="17_3", raw_job_id="99")
+    task = {"job_id": "17_3", "raw_job_id": "20", "state": "COMPLETED", "submit": LATER}
+    world.queue(task, {"job_id": "99", "raw_job_id": "99", "state": "RUNNING", "submit": LATER})
+    assert (only(world).run.state, only(world).alive_because) == ("RUNNING", "job 99 is RUNNING")
+    world.queue({**task, "state": "RUNNING"})
+    assert (only(world).alive_because, only(world).is_forgotten) == (None, True)
+    world.queue({"job_id": "17_[3-9]", "raw_job_id": "17", "state": "PENDING", "submit": LATER})
+    assert only(world).alive_because == "job 17_3 is PENDING"
 
 
 def test_without_names_of_clusters_a_run_that_still_writes_counts_as_alive(world: World) -> None:

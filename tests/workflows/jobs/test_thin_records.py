@@ -183,7 +183,22 @@ def test_rotated_parts_alone_keep_the_newest_telemetry_as_it_is(world: World) ->
     assert len(gpu_samples(world, run_dir)[0]) > 1000
     thin_part(run_dir, Part.TELEMETRY)
     times = [sample.time_s for sample in gpu_samples(world, run_dir)[0] if sample.node == "node0"]
-    assert len(times) == len(set(times))
+    assert times == sorted(set(times))
+
+
+@pytest.mark.parametrize(("num_live", "share"), [(100, 8), (3000, 32)])
+def test_telemetry_that_is_thinned_twice_states_the_share_of_both_thinnings_for_each_node(
+    world: World, num_live: int, share: int
+) -> None:
+    run_dir = world.make(OLD)
+    with_telemetry(run_dir)
+    thin_part(run_dir, Part.OLD)
+    for node in ("node0", "node1"):
+        (run_dir / "telemetry" / f"{node}.jsonl").write_bytes(samples(node, 6000, num_live))
+    thin_part(run_dir, Part.TELEMETRY)
+    told = {gap.node: gap.because for gap in reversed(gpu_samples(world, run_dir)[1])}
+    assert told.keys() == {"node0", "node1"}
+    assert all(because.endswith(f"one sample of {share} is left") for because in told.values())
 
 
 def test_a_thinned_run_does_not_look_alive_again(world: World) -> None:
@@ -270,6 +285,17 @@ def test_torn_lines_are_left_out(world: World) -> None:
     thin_part(run_dir, Part.METRICS)
     lines = (run_dir / "metrics" / "packed.jsonl").read_bytes().splitlines()
     assert [json.loads(line)["rank"] for line in lines] == [0, 0, 0, 1, 1, 1]
+
+
+def test_telemetry_that_begins_with_a_line_cut_by_a_full_disk_is_thinned(world: World) -> None:
+    run_dir = world.make(OLD)
+    with_telemetry(run_dir, nodes=1)
+    first = run_dir / "telemetry" / "old" / "node0-9.jsonl"
+    first.write_bytes(b'{"kind":"gpu","time_s":1.0,"node":"node0","gpu":7,"util\n' + first.read_bytes())
+    thin_part(run_dir, Part.TELEMETRY)
+    gpus, gaps = gpu_samples(world, run_dir)
+    assert {sample.gpu for sample in gpus} == {0}
+    assert len({gap.because for gap in gaps}) == 1
 
 
 def test_a_look_goes_on_where_it_stopped_and_keeps_its_answers(world: World) -> None:

@@ -153,6 +153,26 @@ def test_the_search_is_bounded_in_depth_and_entries_and_says_where_it_ended() ->
     assert files.lines()[-1] == "only the first 2000 entries of /w were looked at"
 
 
+def test_once_the_entries_are_used_up_no_further_folder_of_a_data_set_is_listed() -> None:
+    """ImageNet in the job's directory: a thousand folders of a thousand images each."""
+
+    class DataSetIo(FakeIo):
+        num_listed = 0
+
+        def list_dir(self, path: Path) -> list[str]:
+            self.num_listed += 1
+            if path == Path("/w"):
+                return ["train"]
+            if path == Path("/w/train"):
+                return [f"n{number:08}" for number in range(1000)]
+            return [f"{number}.JPEG" for number in range(1300)]
+
+    io = DataSetIo()
+    files = job_files(io)
+    assert files.lines()[-1] == "only the first 2000 entries of /w were looked at"
+    assert io.num_listed == 3
+
+
 def test_hidden_folders_environments_and_files_are_not_walked_into() -> None:
     io = FakeIo()
     for folder in (".cache", "venv", "wandb", "model.pt"):

@@ -10,9 +10,12 @@ import pytest
 
 from coach.config import Settings
 from coach.model.errors import UserError
+from coach.rules.engine import Engine
+from coach.rules.registry import build
 from coach.sources.io import Query
+from coach.sources.machine.user import user_name
 from coach.sources.slurm.client import JobsSource
-from coach.workflows.judging.check import MAX_TARGETS, own_targets
+from coach.workflows.judging.check import MAX_TARGETS, Checker, own_targets
 from coach.workflows.judging.targets import TargetKind
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import own_squeue
@@ -83,6 +86,15 @@ def test_of_an_array_of_thousands_those_that_run_or_failed_are_read_and_the_rest
     own = own_targets(settings, io, "ada", "slurm")
     assert [target.name for target in own.targets[:2]] == ["7", "8"]
     assert (len(own.targets), own.num_left_out) == (MAX_TARGETS, 52)
+
+
+def test_the_one_bad_task_of_a_named_array_is_judged_however_high_its_number(settings: Settings) -> None:
+    io, mine = FakeIo(NOW_S), {**BASE, "user": user_name()}
+    well = [{**mine, "job_id": f"9_{task}", "state": "COMPLETED"} for task in range(MAX_TARGETS)]
+    io.answer("jobs", own_squeue(*well, {**mine, "job_id": "9_900", "state": "OUT_OF_MEMORY"}))
+    checked = Checker(settings, io, Engine(build()), "slurm").target("9")
+    assert "9_900" in {part.snapshot.target for part in checked.parts}
+    assert (len(checked.parts), checked.num_left_out) == (MAX_TARGETS, 1)
 
 
 def test_a_queue_that_does_not_answer_is_reported_in_slurm_s_words(settings: Settings) -> None:

@@ -97,6 +97,20 @@ def test_a_directory_that_is_no_run_is_refused(settings: Settings, tmp_path: Pat
         resolve(str(tmp_path), settings)
 
 
+def test_a_directory_of_checkpoints_hides_no_job_of_its_name(
+    settings: Settings, run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`mkdir $SLURM_JOB_ID` in a script."""
+    for name in ("17", "18"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.pt").touch()
+    monkeypatch.chdir(tmp_path)
+    assert resolve("17", settings).path == run_dir
+    for text in ("18", "./17"):
+        with pytest.raises(UserError, match=r"a directory without run\.json"):
+            resolve(text, settings)
+
+
 def test_a_foreign_job_is_read_from_the_queue_and_its_output_where_slurm_says(settings: Settings) -> None:
     fake = FakeIo()
     row = {"job_id": "42", "user": "you", "name": "theirs", "work_dir": "/home/you", "stdout": "%x-%j.out"}

@@ -140,6 +140,17 @@ def test_damaged_and_incomplete_data_are_named_with_their_files(
     assert (damaged.state, damaged.detail) == ("damaged", "other checksums than published: batches.meta")
 
 
+def test_a_data_dir_that_names_the_folder_of_the_set_is_found_as_the_trainers_find_it(
+    settings: Settings, env: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "copied.tar.gz"
+    file.write_bytes(BYTES)
+    named = replace(settings, data_dir=tmp_path / "sets" / "folder")
+    assert fetch(named, env, lambda done, total: None, file=file, archive=ARCHIVE) == named.data_dir
+    used = next(place for place in list_data(named, env, ARCHIVE) if place.is_used)
+    assert (used.path, used.state) == (str(tmp_path / "sets"), "verified")
+
+
 def test_generated_data_are_never_called_real(
     settings: Settings, env: dict[str, str], tmp_path: Path
 ) -> None:
@@ -154,6 +165,20 @@ def test_generated_data_are_never_called_real(
         *("generated", "text"),
         *("real", "brought"),  # the digits beside the trainers, and a user's own data
     ]
+
+
+def test_generated_data_that_the_config_names_are_marked_as_used(
+    settings: Settings, env: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "shared" / "folder"
+    folder.mkdir(parents=True)
+    (folder / "SYNTHETIC").touch()
+    (settings.cache_dir / "cifar-10-generated-10-2-v2").mkdir(parents=True)
+    named = replace(settings, data_dir=tmp_path / "shared")
+    used = [place for place in list_data(named, env, ARCHIVE) if place.is_used and place.kind != "text"]
+    assert [(place.kind, place.path) for place in used] == [("generated", str(tmp_path / "shared"))]
+    elsewhere = replace(settings, data_dir=tmp_path / "nowhere")
+    assert not any(place.is_used for place in list_data(elsewhere, env, ARCHIVE) if place.kind != "text")
 
 
 def test_read_only_fetches_nothing(settings: Settings, env: dict[str, str]) -> None:

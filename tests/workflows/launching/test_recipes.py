@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -166,6 +168,14 @@ def test_a_recipe_without_a_key_comes_behind_those_that_have_one(mine: Path, set
     assert names[-1] == str(mine / "ddp.toml")
     assert {"tf32", "profile"} <= set(names)
     assert len(names) == len(set(names))
+
+
+def test_the_commands_of_a_copy_can_be_typed_also_if_its_folder_has_a_blank(mine: Path) -> None:
+    readme = (mine / "README.md").read_text()
+    (command,) = (line.strip() for line in readme.splitlines() if line.startswith("    coach launch "))
+    assert shlex.split(command) == ["coach", "launch", str(mine)]
+    setting = readme.partition("`recipes = ")[2].partition("`")[0]
+    assert tomllib.loads(f"recipes = {setting}") == {"recipes": [str(mine)]}
 
 
 def test_recipes_on_the_command_line_eject_show_and_diff(tmp_path: Path) -> None:

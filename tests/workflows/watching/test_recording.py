@@ -14,6 +14,7 @@ import pytest
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
+from coach.recorder import open_recording
 from coach.sources.io import SystemIo
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import resolve_target
@@ -153,6 +154,15 @@ def test_an_unknown_run_is_refused_before_anything_is_written(tmp_path: Path, se
     with pytest.raises(UserError, match="no run, job or file"):
         record(file, settings, "local", os.environ, run_ids=("nothing",), wait=threading.Event().wait)
     assert not file.exists()
+
+
+def test_a_run_is_followed_by_its_id_however_the_user_named_it(
+    tmp_path: Path, settings: Settings, run_dir: Path
+) -> None:
+    for index, text in enumerate(("ddp-4f2a", str(run_dir))):
+        file = tmp_path / f"{index}.gz"
+        kept = record(file, settings, "local", os.environ, run_ids=(text,), wait=lambda seconds: None)
+        assert kept.followed == open_recording(file).header.targets == (RUN,)
 
 
 def test_a_log_is_no_replay(tmp_path: Path, settings: Settings) -> None:
