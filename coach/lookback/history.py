@@ -174,6 +174,8 @@ class History:
     def add_steps(self, steps: Iterable[Step]) -> None:
         self._derived.clear()
         for step in steps:
+            if step.rank not in self._steps and step.rank < min(self._steps, default=step.rank):
+                self._curve = Curve()  # it held another rank, whose file was there first
             kept = self._steps.setdefault(step.rank, deque())
             self._num_steps.setdefault(step.rank, 0)
             kept.append(step)
