@@ -105,7 +105,9 @@ def test_a_struck_recording_still_plays_and_names_are_struck_alike_everywhere(cl
 
 def test_names_in_nodes_and_partitions_are_struck_too() -> None:
     world, found = FakeIo(), Names()
-    node = "NodeName=gpu1 State=DOWN Owner=zoe.ito(1003) Partitions=gpu Reason=fan [carla@2026-11-26T10:00:00]"
+    node = (
+        "NodeName=gpu1 State=DOWN Owner=zoe.ito(1003) Partitions=gpu Reason=fan [carla@2026-11-26T10:00:00]"
+    )
     partition = (
         "PartitionName=gpu AllowGroups=keller-lab AllowAccounts=grant77 AllowQos=hidden-drug"
         " AllocNodes=bignode[1-2] DenyAccounts=undergrads State=UP"

@@ -238,6 +238,8 @@ class ForeignMetricsSource:
         self._files = files
         self._paths: tuple[Path, ...] = ()
         self._places: dict[Path, Path] = {}
+        self._problem: OSError | None = None
+        """Why a file was left out at the last look at all of them."""
         self._chosen: tuple[Path, _Reader] | None = None
         self._news_s = self._io.now()
 
@@ -259,8 +261,7 @@ class ForeignMetricsSource:
                 steps, events = self._choose(paths)
                 self._paths = paths
             else:
-                place, reader = self._chosen
-                steps, events = reader.read(self._places[place])
+                steps, events = self._read_on(*self._chosen)
         except OSError as problem:
             error = describe(problem)
         now_s = self._io.now()
@@ -285,7 +286,10 @@ class ForeignMetricsSource:
 
     def _choose(self, paths: Iterable[Path]) -> _News:
         """Follow the first file with a training loss, else the first file with any record. The followed file
-        is tried before others of its format."""
+        is tried before others of its format.
+
+        Raises OSError if no file can be read.
+        """
         self._find_places(paths)
         place_now, reader_now = self._chosen if self._chosen is not None else (None, None)
         second: tuple[Path, _Reader, _News] | None = None
@@ -294,7 +298,7 @@ class ForeignMetricsSource:
         ):
             if place == place_now and reader_now is not None:
                 if reader_now.course.has_loss:
-                    return self._read_later_attempt(path) or reader_now.read(path)
+                    return self._read_later_attempt(path) or self._read_on(place, reader_now)
                 continue
             reader, news = self._read_anew(path)
             if reader.course.has_loss:
@@ -302,23 +306,47 @@ class ForeignMetricsSource:
                 return news
             if second is None and any(news):
                 second = place, reader, news
-        if place_now in self._places and reader_now is not None:
-            return reader_now.read(self._places[place_now])
-        self._chosen = second[:2] if second else None
-        return second[2] if second else ([], [])
+        if second is not None and place_now not in self._places:
+            self._chosen = second[:2]
+            return second[2]
+        if self._chosen is not None:
+            return self._read_on(*self._chosen)
+        if self._problem is not None:
+            raise self._problem
+        return [], []
+
+    def _read_on(self, place: Path, reader: _Reader) -> _News:
+        """The news of the followed place; none while its file is missing.
+
+        The training may have removed a checkpoint: the next one holds the same records.
+        """
+        reader.num_bad = 0
+        try:
+            return reader.read(self._places[place]) if place in self._places else ([], [])
+        except FileNotFoundError:
+            return [], []
 
     def _find_places(self, paths: Iterable[Path]) -> None:
         """Set for each place its newest file of the best format."""
-        found = [
-            (order, -self._io.modified_s(file_of(path)), path) for path in paths for order in _order_of(path)
-        ]
+        found: list[tuple[int, float, Path]] = []
+        self._problem = None
+        for path in paths:
+            try:
+                found += [(order, -self._io.modified_s(file_of(path)), path) for order in _order_of(path)]
+            except OSError as error:
+                self._problem = self._problem or error
         self._places = {}
         for _, _, path in sorted(found):
             self._places.setdefault(_place_of(path), path)
 
     def _read_anew(self, path: Path) -> tuple[_Reader, _News]:
+        """Read a file from its beginning. One that cannot be read has no news."""
         reader = _FORMATS[_order_of(path)[0]][1](self._io, path)
-        return reader, reader.read(path)
+        try:
+            return reader, reader.read(path)
+        except OSError as error:
+            self._problem = self._problem or error
+            return reader, ([], [])
 
     def _read_later_attempt(self, followed: Path) -> _News | None:
         """A requeued training writes a new file: follow the newest file of the same format once it contains a

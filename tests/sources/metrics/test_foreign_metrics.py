@@ -145,6 +145,31 @@ def test_the_state_of_transformers_goes_on_from_checkpoint_to_checkpoint(tmp_pat
     assert evaluations([*events, *more_events]) == [10, 20, 30, 40]
 
 
+def test_a_checkpoint_that_its_training_has_removed_is_no_error_and_no_step_comes_twice(
+    tmp_path: Path,
+) -> None:
+    """The list of files is older than the files: transformers keeps only the last checkpoints."""
+    shutil.copytree(FIXTURES / "transformers" / "checkpoint-20", tmp_path / "checkpoint-20")
+    paths = [tmp_path / "checkpoint-20" / "trainer_state.json"]
+    source = follow(paths)
+    assert len(look(source)[0]) == 10
+    shutil.copytree(FIXTURES / "transformers" / "checkpoint-40", tmp_path / "checkpoint-40")
+    shutil.rmtree(tmp_path / "checkpoint-20")
+    assert look(source) == ([], [])
+    paths.clear()
+    assert look(source) == ([], [])
+    paths.append(tmp_path / "checkpoint-40" / "trainer_state.json")
+    assert [step.step for step in look(source)[0]] == list(range(22, 41, 2))
+
+
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").mkdir()
+    (tmp_path / "metrics.csv").write_text("step,loss\n1,3.0\n")
+    names = ("events.out.tfevents.gone", "metrics.jsonl", "metrics.csv")
+    steps, _ = look(follow([tmp_path / name for name in names]))
+    assert [step.loss for step in steps] == [3.0]
+
+
 def test_only_one_of_several_files_with_the_same_numbers_is_followed() -> None:
     steps, _ = look(follow([*files_of("transformers"), *files_of("torch"), *files_of("lightning")]))
     assert len(steps) == 40
