@@ -192,7 +192,8 @@ class LastSteps(NamedTuple):
     time_s: Optional[float] = None
     """When the last step was recorded, in epoch seconds."""
     gap_s: Optional[float] = None
-    """The longest time between two records, so that a checkpoint or an evaluation counts."""
+    """The longest time between two records of the newest attempt, so that a checkpoint or an evaluation
+    counts."""
 
 
 def last_steps(metrics: Path) -> LastSteps:
@@ -211,6 +212,8 @@ def last_steps(metrics: Path) -> LastSteps:
         time_s = runs.decode_number(record.get("time_s"))
         if count is not None and step_s and step_s > 0:
             rates.append(count / step_s)
+        if record.get("event") == "start":
+            times.clear()  # before it, a requeued run waited
         if time_s is not None and math.isfinite(time_s):
             times.append(time_s)
         if "event" not in record and isinstance(record.get("step"), int):
