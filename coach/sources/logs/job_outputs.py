@@ -34,9 +34,11 @@ _SWITCHES = frozenset(
     {
         *("--parsable", "--wait", "-W", "--hold", "-H", "--exclusive", "--requeue", "--no-requeue"),
         *("--quiet", "-Q", "--verbose", "-v", "--overcommit", "-O", "--oversubscribe", "-s", "--contiguous"),
+        *("--no-kill", "-k", "--nice", "--propagate", "--reboot", "--spread-job", "--use-min-nodes"),
+        *("--ignore-pbs", "--get-user-env"),
     }
 )
-"""Options of sbatch without a value."""
+"""Options of sbatch without a value, or whose value can only follow a `=`."""
 
 _ALWAYS = (
     *("JobID", "JobIDRaw", "User", "State", "NodeList", "Submit", "Start", "End", "TimelimitRaw", "WorkDir"),

@@ -131,6 +131,8 @@ def test_an_older_accounting_knows_at_most_the_command_that_submitted_the_job() 
         ("sbatch -p gpu train.sh -o results", None),
         ("sbatch -N2 train.sh -o results", None),
         ("sbatch -N2 -oout -t10 train.sh -o results", ("out", None)),
+        ("sbatch --nice train.sh --output results", None),
+        ("sbatch --nice=100 -k -o out train.sh --output results", ("out", None)),
         ("sbatch 'torn", None),
         ("sbatch -o", None),
     ],
