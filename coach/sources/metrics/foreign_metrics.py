@@ -47,15 +47,19 @@ _News = tuple[list[Step], list[MetricEvent]]
 
 
 class _Reader(ABC):
-    """Reads the new records of one place; `is_caught_up` and `num_bad` describe the last look."""
+    """Reads the new records of one place; `is_caught_up`, `num_bad` and `is_restart` describe the last
+    look."""
 
     def __init__(self) -> None:
         self.course = Course()
         self.is_caught_up = True
         self.num_bad = 0
+        self.is_restart = False
+        """True if the records are of a new attempt, which replaced the file of the earlier one."""
 
     def read(self, path: Path) -> _News:
         """New steps and events in the newest file of the place. Raises OSError."""
+        self.is_restart = False
         steps: list[Step] = []
         events: list[MetricEvent] = []
         for record in self._records(path):
@@ -64,8 +68,17 @@ class _Reader(ABC):
             events += new_events
         return steps, events
 
+    def pass_over(self) -> None:
+        """Note a look at which nothing was read."""
+        self.num_bad, self.is_restart = 0, False
+
     @abstractmethod
     def _records(self, path: Path) -> Iterable[Record]: ...
+
+    def _begin_attempt(self) -> None:
+        """Note that the next records are of another attempt."""
+        has_loss, self.course, self.is_restart = self.course.has_loss, Course(), True
+        self.course.has_loss = has_loss
 
 
 class _EventsReader(_Reader):
@@ -77,6 +90,7 @@ class _EventsReader(_Reader):
         bite = self._follower.read()
         if bite.is_restart:
             self._decoder = EventsDecoder()
+            self._begin_attempt()
         num_before = self._decoder.num_bad
         scalars = self._decoder.feed(bite.data)
         self.is_caught_up, self.num_bad = bite.is_caught_up, self._decoder.num_bad - num_before
@@ -92,6 +106,7 @@ class _WandbReader(_Reader):
         bite = self._follower.read()
         if bite.is_restart:
             self._decoder = WandbDecoder()
+            self._begin_attempt()
         num_before = self._decoder.num_bad
         records = self._decoder.feed(bite.data)
         self.is_caught_up, self.num_bad = bite.is_caught_up, self._decoder.num_bad - num_before
@@ -126,6 +141,7 @@ class _MlflowDatabaseReader(_Reader):
     def _records(self, path: Path) -> Iterable[Record]:
         if path != self._path:
             self._path, self._database = path, MlflowDatabase(self._io, path)
+            self._begin_attempt()
         records = records_of(self._database.read())
         self.is_caught_up, self.num_bad = self._database.is_caught_up, self._database.num_bad
         return records
@@ -153,6 +169,7 @@ class _CsvReader(_Reader):
             self._columns = rows.pop(0)
         if not self._go_on(rows):
             self._num_taken = 0
+            self._begin_attempt()
         start, self._num_read = self._num_read, self._num_read + len(rows)
         new = rows[max(0, self._num_taken - start) :]
         self._num_taken = max(self._num_taken, self._num_read)
@@ -183,6 +200,8 @@ class _LinesReader(_Reader):
     def _records(self, path: Path) -> Iterable[Record]:
         bite = self._follower.read()
         self.is_caught_up, self.num_bad = bite.is_caught_up, bite.num_bad
+        if bite.is_restart:
+            self._begin_attempt()
         return bite.records
 
 
@@ -205,7 +224,10 @@ class _StateReader(_Reader):
             self.num_bad = 1
             return []
         self._seen = seen
-        start = self._num_taken if len(records) >= self._num_taken else 0
+        start = self._num_taken
+        if len(records) < start:
+            self._begin_attempt()
+            start = 0
         self._num_taken = len(records)
         return records[start:]
 
@@ -268,16 +290,13 @@ class ForeignMetricsSource:
         reader_now = self._chosen[1] if self._chosen else None
         if steps or events or _is_other(before, self._chosen):
             self._news_s = now_s
-        payload = (
-            MetricsChunk(self._target, tuple(steps), tuple(events), _is_other(before, self._chosen))
-            if error is None
-            else None
-        )
+        is_restart = _is_other(before, self._chosen) or (reader_now is not None and reader_now.is_restart)
+        chunk = MetricsChunk(self._target, tuple(steps), tuple(events), is_restart)
         yield Reading(
             self.name,
             now_s,
             now_s - start_s,
-            payload,
+            chunk if error is None else None,
             error,
             self._target,
             reader_now.num_bad if reader_now else 0,
@@ -320,7 +339,7 @@ class ForeignMetricsSource:
 
         The training may have removed a checkpoint: the next one holds the same records.
         """
-        reader.num_bad = 0
+        reader.pass_over()
         try:
             return reader.read(self._places[place]) if place in self._places else ([], [])
         except FileNotFoundError:

@@ -112,6 +112,38 @@ def test_a_csv_of_another_attempt_under_the_same_name_is_taken_from_its_start(tm
     assert [step.step for step in look(source)[0]] == [60]
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("metrics.csv", "step,loss\n1,3.0\n2,nan\n", "step,loss\n1,2.9\n2,2.8\n3,2.7\n"),
+        (
+            "metrics.jsonl",
+            '{"step": 1, "loss": 3.0}\n{"step": 2, "loss": NaN}\n',
+            '{"step": 1, "loss": 2.9}\n{"step": 2, "loss": 2.8}\n{"step": 3, "loss": 2.7}\n',
+        ),
+        (
+            "trainer_state.json",
+            '{"log_history": [{"step": 1, "loss": 3.0}, {"step": 2, "loss": NaN}]}',
+            '{"log_history": [{"step": 1, "loss": 2.9}]}',
+        ),
+    ],
+)
+def test_the_steps_of_an_attempt_whose_file_was_replaced_are_void(
+    tmp_path: Path, name: str, first: str, second: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(first)
+    source = follow([path])
+    look(source)
+    path.write_text(second)
+    (reading,) = source.poll()
+    assert isinstance(reading.payload, MetricsChunk)
+    assert reading.payload.is_restart
+    assert reading.payload.steps[0].loss == 2.9
+    (reading,) = source.poll()
+    assert reading.payload == MetricsChunk("17", (), ())
+
+
 def test_a_row_of_a_csv_that_cannot_be_read_does_not_take_those_before_it_along(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     path.write_text(f"step,loss\n1,3.0\n2,{'9' * 200_000}\n3,2.0\n")
