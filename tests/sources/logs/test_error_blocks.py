@@ -86,6 +86,7 @@ GROUP = """\
         ),
         (f"[ERROR] {HEAD}    {FRAME.strip()}\n    ValueError: bad label\n", ErrorKind.PYTHON),
         (f"Epoch 1: 5%{HEAD}{FRAME}ValueError: bad label\n", ErrorKind.PYTHON),
+        (f" 5%| | 1/20 [00:01, 4.9it/s]{HEAD}{FRAME * 3}ValueError: bad label\n", ErrorKind.PYTHON),
         (
             f'{HEAD}  File "<stdin>", line 1\n    f((\n      ^\nstep 7 of a thread\nValueError: bad label\n',
             ErrorKind.PYTHON,
@@ -94,7 +95,7 @@ GROUP = """\
         (NOTEBOOK, ErrorKind.NOTEBOOK),
         (GROUP, ErrorKind.PYTHON),
     ],
-    ids=["dynamo", "ray", "vllm", "logger", "bar", "torn", "rich", "notebook", "group"],
+    ids=["dynamo", "ray", "vllm", "logger", "bar", "bar-and-frames", "torn", "rich", "notebook", "group"],
 )
 def test_every_layout_of_python_ends_in_type_and_message(text: str, kind: ErrorKind) -> None:
     block = scan(text)[1][-1]
@@ -142,9 +143,10 @@ def test_a_chain_keeps_the_blocks_above_and_is_bounded() -> None:
 
 def test_the_lines_of_a_message_belong_to_it() -> None:
     missing = "RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s): Error\n"
-    hits, (block,) = scan(f"{HEAD}{FRAME}{missing}step 2 without an Error\n")
-    assert block.message.splitlines()[1] == "\tMissing key(s): Error"
-    assert [hit.block == block for hit in hits] == [True, True, False]
+    for before in ("", " 5%| | 1/20 [00:01, 4.9it/s]"):
+        hits, (block,) = scan(f"{before}{HEAD}{FRAME}{missing}\tsize: Error\nstep 2 without an Error\n")
+        assert block.message.splitlines()[1:] == ["\tMissing key(s): Error", "\tsize: Error"]
+        assert [hit.block == block for hit in hits] == [True, True, True, False]
 
 
 def test_native_errors_and_the_fault_handlers_are_blocks_as_well() -> None:
