@@ -204,14 +204,14 @@ def last_steps(metrics: Path) -> LastSteps:
             records = runs.decode_records(file.read())[0]
     except OSError:
         return LastSteps()
-    rates, times = [], []
+    rates: List[float] = []
+    times: List[float] = []
     step: Optional[int] = None
     for record in records:
-        count = runs.decode_number(record.get("num_samples_global"))
-        step_s = runs.decode_number(record.get("step_time_s"))
         time_s = runs.decode_number(record.get("time_s"))
-        if count is not None and step_s and step_s > 0:
-            rates.append(count / step_s)
+        rate = _samples_per_s(record)
+        if rate is not None:
+            rates.append(rate)
         if record.get("event") == "start":
             times.clear()  # before it, a requeued run waited
         if time_s is not None and math.isfinite(time_s):
@@ -226,6 +226,12 @@ def last_steps(metrics: Path) -> LastSteps:
         times[-1] if times and step is not None else None,
         round(max(0.0, *gaps), 3) if gaps else None,
     )
+
+
+def _samples_per_s(record: Mapping[str, Any]) -> Optional[float]:
+    count = runs.decode_number(record.get("num_samples_global"))
+    step_s = runs.decode_number(record.get("step_time_s"))
+    return count / step_s if count is not None and step_s and step_s > 0 else None
 
 
 def _max_steps(run: Mapping[str, Any]) -> Optional[int]:
