@@ -32,6 +32,9 @@ PREFIX = re.compile(
     # vLLM's logger, before each line of a traceback
     r"|(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]+\.py:\d+\](?: |$)"
 )
+_RANK_OF_TRACEBACK = "]: Traceback (most recent call last)"
+_RANK = re.compile(r"\[rank(\d{1,6})$")
+"""torch's prefix of a traceback that begins behind a progress bar: `5/50 [00:01][rank0]: Traceback …`."""
 _SAID = SAID_OF_END.encode()
 _VERDICT = re.compile(rb"(?m)^" + re.escape(_SAID) + rb"[^\r\n]*")
 MAX_PREFIXES = 3
@@ -110,7 +113,9 @@ def split_prefix(line: str) -> tuple[int | None, str]:
         for value in found.groupdict().values():
             rank = int(value) if value is not None else rank
         position = found.end()
-    return rank, line[position:]
+    end = line.find(_RANK_OF_TRACEBACK, position)
+    behind_bar = _RANK.search(line[position:end]) if end > 0 else None
+    return int(behind_bar[1]) if behind_bar is not None else rank, line[position:]
 
 
 def parse_time_s(words: str) -> float | None:

@@ -103,6 +103,15 @@ def test_every_layout_of_python_ends_in_type_and_message(text: str, kind: ErrorK
     assert block.frames
 
 
+def test_the_rank_of_a_traceback_is_found_behind_a_progress_bar() -> None:
+    """tqdm leaves its line open, and torch writes the rank before each line of the traceback."""
+    ranked = "".join(f"[rank3]: {line}\n" for line in f"{HEAD}{FRAME * 2}ValueError: bad label".splitlines())
+    bar = " 5%| | 1/20 [00:01, 4.9it/s]"
+    block = only(f"{bar}{ranked}")
+    assert block == only("".join(f"[default1]:{line}\n" for line in f"{bar}{ranked}".splitlines()))
+    assert (block.rank, block.type, block.message, len(block.frames)) == (3, "ValueError", "bad label", 2)
+
+
 def test_source_lines_are_no_hits_in_any_layout() -> None:
     for text in (
         BOXED,
