@@ -47,7 +47,8 @@ MAX_NAMES = 4096  # ports and mounts of all nodes of a large job; a file may cla
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The mean of consecutive steps of the lowest rank. If one loss is NaN or infinite, so is the mean."""
+    """Means over consecutive steps of the lowest rank. If one loss is NaN or infinite, the mean loss is
+    too."""
 
     step: int
     """The last step in it."""

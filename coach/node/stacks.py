@@ -85,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_ranks(root: Optional[int], job_id: Optional[str], node: str) -> List[Rank]:
-    """The topmost Python process of each rank; without a launcher's rank numbers, the job's topmost Python
-    processes."""
+    """The topmost Python process of each rank. If no launcher gave rank numbers: the topmost Python processes
+    of the job."""
     belongs = own_processes(None if root else job_id)
     stats = _all_processes()
     parents = {stat.pid: stat.parent for stat in stats}

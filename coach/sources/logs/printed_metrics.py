@@ -33,7 +33,7 @@ _MAX_RANKS = 64
 """Largest number of ranks whose lines are read."""
 _MAX_LINE_BYTES = 1 << 16
 _FEW = 2
-"""A loss with so few values gives way to one that has more."""
+"""A loss with at most this many values is dropped once another loss has more."""
 _MAX_ROW_BYTES = 4096
 _MAY_BE_HEADER = re.compile(rb"[^:={}]{0,1000}(?:loss|Loss|LOSS)[^:={}]{0,1000}\Z")
 _RANK_CHARS = 100

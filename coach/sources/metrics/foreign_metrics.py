@@ -1,9 +1,9 @@
 """Read the metrics of a training without coach: TensorBoard events, wandb's and MLflow's local files, CSV,
 JSON lines and `trainer_state.json`.
 
-A training often writes the same numbers to several files, and each rank or restart to its own. coach follows
-one of them, the newest of the best format, as long as it exists; a mixture of several would be a curve that
-nobody trained.
+A training often writes the same numbers to several files, and each rank or restart writes files of its own.
+coach follows one of them, the newest of the best format, as long as it exists. Several files together would
+be a curve that nobody trained.
 """
 
 from __future__ import annotations
