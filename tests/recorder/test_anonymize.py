@@ -122,8 +122,10 @@ def test_names_in_nodes_and_partitions_are_struck_too() -> None:
 
 
 def test_words_that_are_no_names_stay() -> None:
-    strike = striker(names(), b"key")
-    kept = '{"loss": 2.5} root ddp recipe 20261121-142233-ddp-4f2a'
+    made = names()
+    made.accounts |= {"long", "high"}  # names of QOS
+    strike = striker(made, b"key")
+    kept = '{"loss": 2.5} root ddp recipe 20261121-142233-ddp-4f2a torch.long, higher'
     assert strike(kept) == kept
 
 
