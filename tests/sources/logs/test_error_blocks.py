@@ -87,6 +87,7 @@ GROUP = """\
         (f"[ERROR] {HEAD}    {FRAME.strip()}\n    ValueError: bad label\n", ErrorKind.PYTHON),
         (f"Epoch 1: 5%{HEAD}{FRAME}ValueError: bad label\n", ErrorKind.PYTHON),
         (f" 5%| | 1/20 [00:01, 4.9it/s]{HEAD}{FRAME * 3}ValueError: bad label\n", ErrorKind.PYTHON),
+        (f"Original {HEAD}{FRAME * 2}ValueError: bad label\n", ErrorKind.PYTHON),
         (
             f'{HEAD}  File "<stdin>", line 1\n    f((\n      ^\nstep 7 of a thread\nValueError: bad label\n',
             ErrorKind.PYTHON,
@@ -95,7 +96,19 @@ GROUP = """\
         (NOTEBOOK, ErrorKind.NOTEBOOK),
         (GROUP, ErrorKind.PYTHON),
     ],
-    ids=["dynamo", "ray", "vllm", "logger", "bar", "bar-and-frames", "torn", "rich", "notebook", "group"],
+    ids=[
+        "dynamo",
+        "ray",
+        "vllm",
+        "logger",
+        "bar",
+        "bar-and-frames",
+        "worker",
+        "torn",
+        "rich",
+        "notebook",
+        "group",
+    ],
 )
 def test_every_layout_of_python_ends_in_type_and_message(text: str, kind: ErrorKind) -> None:
     block = scan(text)[1][-1]
