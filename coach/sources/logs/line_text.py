@@ -21,7 +21,9 @@ ANSI = re.compile(
 PREFIX = re.compile(
     r"\[rank(?P<rank>\d{1,6})\]: ?"  # torch
     r"|\[default(?P<default>\d{1,6})\]:"  # torchrun --tee
-    r"|\[\d+,(?P<mpi>\d{1,6})\]<std(?:out|err)>: ?"  # mpirun --tag-output
+    # mpirun --tag-output; horovodrun, in most cases with a time
+    r"|(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[(?:\d+,)?(?P<mpi>\d{1,6})\]<std(?:out"
+    r"|err)>: ?"
     r"| {0,5}(?P<label>\d{1,6}): "  # srun --label
     r"|\((?:[\w.-]+ )?(?:rank=(?P<worker>\d{1,6}) )?pid=\d+(?:, ip=[\d.]+)?\) ?"  # Ray, vLLM
     r"|\[rank: (?P<lightning>\d{1,6})\] "

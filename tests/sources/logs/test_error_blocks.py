@@ -125,6 +125,13 @@ def test_the_rank_of_a_traceback_is_found_behind_a_progress_bar() -> None:
     assert (block.rank, block.type, block.message, len(block.frames)) == (3, "ValueError", "bad label", 2)
 
 
+@pytest.mark.parametrize("time", ["", "Fri Sep 25 16:52:53 2020"])
+def test_the_tracebacks_of_ranks_below_horovodrun_are_told_apart(time: str) -> None:
+    lines = ["step 1", "step 2", *PLAIN.splitlines()]
+    text = "".join(f"{time}[{rank}]<stderr>:{line}\n" for line in lines for rank in (0, 1))
+    assert [(block.rank, block.type) for block in scan(text)[1]] == [(0, "ValueError"), (1, "ValueError")]
+
+
 def test_source_lines_are_no_hits_in_any_layout() -> None:
     for text in (
         BOXED,
