@@ -47,7 +47,8 @@ MAX_NAMES = 4096  # ports and mounts of all nodes of a large job; a file may cla
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The mean of consecutive steps of the lowest rank. If one loss is NaN or infinite, so is the mean."""
+    """Means over consecutive steps of the lowest rank. If one loss is NaN or infinite, the mean loss is
+    too."""
 
     step: int
     """The last step in it."""
@@ -174,6 +175,8 @@ class History:
     def add_steps(self, steps: Iterable[Step]) -> None:
         self._derived.clear()
         for step in steps:
+            if step.rank not in self._steps and step.rank < min(self._steps, default=step.rank):
+                self._curve = Curve()  # it held another rank, whose file was there first
             kept = self._steps.setdefault(step.rank, deque())
             self._num_steps.setdefault(step.rank, 0)
             kept.append(step)

@@ -6,7 +6,7 @@ payload, and knows the moment for which its data are valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coach.lookback.history import History
@@ -26,7 +26,7 @@ from coach.model.slurm.cluster import Job, Node, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.flight import FlightRecord
 from coach.model.training.log import MARK, LogFile, LogHit, LogTail
-from coach.model.training.metrics import MetricEvent
+from coach.model.training.metrics import MetricEvent, Step
 from coach.model.training.run import Run, RunExit
 from coach.model.training.stacks import StackBurst
 from coach.model.training.telemetry import SensorGap
@@ -200,9 +200,11 @@ class WatchedTarget:
         if chunk.is_restart:
             self.history.forget_steps()
             self.events.clear()
-        self.history.add_steps(chunk.steps)
-        self.events.extend(chunk.events)
-        self._leave_earlier_attempts(chunk.events, read_s)
+        starts = _starts(chunk.events, read_s)
+        for rank, start_s in starts.items():
+            self.history.begin_attempt(rank, start_s)
+        self.history.add_steps(step for step in chunk.steps if _is_current(step, starts))
+        self.events = [event for event in (*self.events, *chunk.events) if _is_current(event, starts)]
         if len(self.events) > MAX_EVENTS:
             # The first events describe the start, the last ones recent changes.
             self.events[MAX_EVENTS // 2 : -MAX_EVENTS // 2] = []
@@ -265,17 +267,6 @@ class WatchedTarget:
             self.bursts[key] = [*self.bursts.get(key, ()), burst][-2:]
         return bool(chunk.bursts)
 
-    def _leave_earlier_attempts(self, events: Iterable[MetricEvent], read_s: float) -> None:
-        """Drop the records of a rank from before its restart (its job was requeued or started again)."""
-        for event in events:
-            start_s = event.time_s
-            if event.event != "start" or start_s is None or start_s > read_s + _MAX_CLOCK_SKEW_S:
-                continue
-            self.history.begin_attempt(event.rank, start_s)
-            self.events = [
-                kept for kept in self.events if kept.rank != event.rank or (kept.time_s or start_s) >= start_s
-            ]
-
     def _note_times(self, times: Iterable[float | None], read_s: float) -> None:
         for time_s in times:
             if time_s is not None and time_s <= read_s + _MAX_CLOCK_SKEW_S:
@@ -285,3 +276,20 @@ class WatchedTarget:
         """All hits, sorted by file and line."""
         hits = (hit for kept in self.hits.values() for hit in kept)
         return tuple(sorted(hits, key=lambda hit: (hit.file, hit.line)))
+
+
+def _starts(events: Iterable[MetricEvent], read_s: float) -> dict[int, float]:
+    """Rank → start of its newest attempt, for ranks that started in these events: because the job was
+    launched, requeued or started again."""
+    starts: dict[int, float] = {}
+    for event in events:
+        start_s = event.time_s
+        if event.event == "start" and start_s is not None and start_s <= read_s + _MAX_CLOCK_SKEW_S:
+            starts[event.rank] = max(start_s, starts.get(event.rank, start_s))
+    return starts
+
+
+def _is_current(record: Step | MetricEvent, starts: Mapping[int, float]) -> bool:
+    """False for a record of a rank from before its newest start."""
+    start_s = starts.get(record.rank)
+    return start_s is None or record.time_s is None or record.time_s >= start_s

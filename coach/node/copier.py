@@ -63,7 +63,8 @@ class Command(NamedTuple):
 def copy(streams: List[Stream], control: socket.socket, place: str, told: Optional[int]) -> None:
     """In the forked process: pass on all streams until they end.
 
-    If `place` takes no more, one message goes to `told`, the target that holds standard error.
+    `place` is the directory of the logs. If a log takes no more, one message goes to `told`, the target that
+    holds standard error.
     """
     os.setsid()
     _close_all_but({control.fileno(), *(fd for stream in streams for fd in stream if fd is not None)})

@@ -255,9 +255,10 @@ def _of_lost(index: int) -> Gap:
 
 
 def _of_instances(indices: List[int]) -> Gap:
+    kind = "a MIG instance" if len(indices) == 1 else "MIG instances"
     return (
         "gpu.power",
-        f"GPU {ranges(indices)}: a MIG instance; power and traffic are measured for the whole device only",
+        f"GPU {ranges(indices)}: {kind}; power and traffic are measured for the whole device only",
         "`--gpm` measures what an instance does, on Hopper or newer",
     )
 

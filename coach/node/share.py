@@ -192,7 +192,8 @@ class LastSteps(NamedTuple):
     time_s: Optional[float] = None
     """When the last step was recorded, in epoch seconds."""
     gap_s: Optional[float] = None
-    """The longest time between two records, so that a checkpoint or an evaluation counts."""
+    """The longest time between two records of the newest attempt, so that a checkpoint or an evaluation
+    counts."""
 
 
 def last_steps(metrics: Path) -> LastSteps:
@@ -203,14 +204,16 @@ def last_steps(metrics: Path) -> LastSteps:
             records = runs.decode_records(file.read())[0]
     except OSError:
         return LastSteps()
-    rates, times = [], []
+    rates: List[float] = []
+    times: List[float] = []
     step: Optional[int] = None
     for record in records:
-        count = runs.decode_number(record.get("num_samples_global"))
-        step_s = runs.decode_number(record.get("step_time_s"))
         time_s = runs.decode_number(record.get("time_s"))
-        if count is not None and step_s and step_s > 0:
-            rates.append(count / step_s)
+        rate = _samples_per_s(record)
+        if rate is not None:
+            rates.append(rate)
+        if record.get("event") == "start":
+            times.clear()  # before it, a requeued run waited
         if time_s is not None and math.isfinite(time_s):
             times.append(time_s)
         if "event" not in record and isinstance(record.get("step"), int):
@@ -223,6 +226,12 @@ def last_steps(metrics: Path) -> LastSteps:
         times[-1] if times and step is not None else None,
         round(max(0.0, *gaps), 3) if gaps else None,
     )
+
+
+def _samples_per_s(record: Mapping[str, Any]) -> Optional[float]:
+    count = runs.decode_number(record.get("num_samples_global"))
+    step_s = runs.decode_number(record.get("step_time_s"))
+    return count / step_s if count is not None and step_s and step_s > 0 else None
 
 
 def _max_steps(run: Mapping[str, Any]) -> Optional[int]:

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional
 
 from coach import runs
-from coach.node.processes import read_stat
+from coach.node.processes import read_stat, step_root
 from coach.node.stack_category import category_of, own_place
 from coach.node.stacks import Rank, Threads, ask_faulthandler, find_ranks
 from coach.node.telemetry_file import encode_short
@@ -141,10 +141,10 @@ def take_burst(rank: Rank, pause: Callable[[float], None]) -> Optional[Dict[str,
 class StackSampler:
     """Takes bursts in a thread, so that samples of the node go on meanwhile. No call raises."""
 
-    def __init__(self, paths: runs.RunPaths, node: str, root_pid: int, start_s: float) -> None:
+    def __init__(self, paths: runs.RunPaths, node: str, supervisor: int, start_s: float) -> None:
         self._paths = paths
         self._node = node
-        self._root_pid = root_pid
+        self._supervisor = supervisor
         self._schedule = Schedule(start_s)
         self._look_due_s = start_s
         self._has_loss = False
@@ -205,7 +205,8 @@ class StackSampler:
 
     def take(self, due: Due) -> None:
         """Take one burst of each rank on this node and append it. Raises OSError if it cannot be written."""
-        ranks = find_ranks(self._root_pid, None, self._node)
+        # Each task of a Slurm step has a supervisor, but only one of the node's supervisors samples.
+        ranks = find_ranks(step_root(self._supervisor), None, self._node)
         with ThreadPoolExecutor(max(1, min(64, len(ranks)))) as pool:
             found = list(pool.map(lambda rank: take_burst(rank, time.sleep), ranks))
         heading = {"kind": "stack_samples", "time_s": round(time.time(), 3), "node": self._node}

@@ -85,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_ranks(root: Optional[int], job_id: Optional[str], node: str) -> List[Rank]:
-    """The topmost Python process of each rank; without a launcher's rank numbers, the job's topmost Python
-    processes."""
+    """The topmost Python process of each rank. If no launcher gave rank numbers: the topmost Python processes
+    of the job."""
     belongs = own_processes(None if root else job_id)
     stats = _all_processes()
     parents = {stat.pid: stat.parent for stat in stats}
@@ -269,7 +269,7 @@ def ask_py_spy(rank: Rank, named: Optional[str], deadline_s: float) -> Answer:
 def parse_py_spy(data: bytes) -> Threads:
     """Raises ValueError for text that is not py-spy's JSON."""
     try:
-        return [
+        threads: Threads = [
             {
                 "name": thread.get("thread_name"),
                 "is_main": thread["os_thread_id"] == thread["pid"],
@@ -280,6 +280,7 @@ def parse_py_spy(data: bytes) -> Threads:
             }
             for thread in json.loads(data)
         ]
+        return _with_main_thread(threads)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"an answer of py-spy's without {error}") from None
 
@@ -296,8 +297,7 @@ def ask_faulthandler(pid: int) -> Answer:
 
 
 def parse_faulthandler(text: str) -> Threads:
-    """The threads of one dump, with the main thread marked: the thread that got the signal, else the oldest,
-    which is written last."""
+    """The threads of one dump. The main thread is the one that got the signal."""
     threads: Threads = []
     for row in text.splitlines():
         head, frame = _THREAD.match(row), _FRAME.match(row)
@@ -306,8 +306,17 @@ def parse_faulthandler(text: str) -> Threads:
         elif frame and threads:
             line = int(frame[2]) if frame[2].isdecimal() and len(frame[2]) < 10 else None
             threads[-1]["frames"].append({"function": frame[3], "file": frame[1], "line": line})
+    return _with_main_thread(threads)
+
+
+def _with_main_thread(threads: Threads) -> Threads:
+    """The same threads with one marked as the main thread: by its name, else the oldest, which comes last.
+
+    Before Python 3.11 py-spy does not know which thread of the kernel a thread is.
+    """
     if threads and not any(thread["is_main"] for thread in threads):
-        threads[-1]["is_main"] = True
+        named = [thread for thread in threads if thread["name"] == "MainThread"]
+        (named or threads)[-1]["is_main"] = True
     return threads
 
 

@@ -114,7 +114,7 @@ def _report_not_started(
     output.say_end()
     if attempt:
         attempt.record_end(status, set())
-    output.await_reader(_ENDING)
+    output.await_reader(_heeded())
     return status
 
 
@@ -141,7 +141,7 @@ def _accompany(
     if attempt:
         attempt.is_full_disk_told = output.has_told_of_full_disk
         attempt.record_end(training.returncode, forwarded)
-    output.await_reader(_ENDING)
+    output.await_reader(_heeded())
 
 
 def _become_the_command(paths: Optional[runs.RunPaths], noted: Optional[Output], mask: Set[Any]) -> None:
@@ -216,6 +216,14 @@ def _wait(
         if not witness.has_got(signum):
             training.send_signal(signum)
     return came
+
+
+def _heeded() -> Set[signal.Signals]:
+    """The signals that tell the command to end, without those that it was started to ignore, as by nohup.
+
+    A signal that is ignored still arrives here, because all of them are blocked.
+    """
+    return {signum for signum in _ENDING if signal.getsignal(signum) is not signal.SIG_IGN}
 
 
 def _die_of(signum: int, mask: Set[Any]) -> None:
@@ -331,7 +339,7 @@ class _Attempt:
         with contextlib.suppress(Exception):
             has_no_script = self.notes_end and own_run.has_no_script(self.paths)
             if has_no_script and self._knows_state(returncode):
-                was_told_to_end = bool(signals & _ENDING)
+                was_told_to_end = bool(signals & _heeded())
                 state = "CANCELLED" if returncode != 0 and was_told_to_end else None
                 ended.record_state(self.paths, returncode if returncode >= 0 else 128 - returncode, state)
                 self._correct_state()

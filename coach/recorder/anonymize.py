@@ -17,13 +17,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from coach.model.reading import JobList, JobRow, NodeList, Reading, RunFacts, RunList
+from coach.model.reading import JobList, JobRow, NodeList, PartitionList, Reading, RunFacts, RunList
 from coach.model.slurm import cluster
 from coach.model.training import metrics, run, telemetry
 from coach.node.secret_words import mask_text
 from coach.recorder.recording import Entry, Header, Recording, decode_bytes, write_header, write_line
 from coach.sources.logs.job_outputs import QUESTION, jobs_told
 from coach.sources.slurm.jobstats import NO_SUMMARY, SUMMARY, packed, unpacked
+from coach.sources.slurm.node_sets import expand_nodes
 
 _WORDS = frozenset(
     [
@@ -94,6 +95,11 @@ _WORDS = frozenset(
         "kind",
         "schema",
         "normal",
+        "short",
+        "long",
+        "high",
+        "low",
+        "all",
         "default",
         "none",
         "null",
@@ -137,7 +143,7 @@ _MARKS = ("\ue001", "\ue002")
 
 
 class Names:
-    """The names found: users, jobs, accounts, hosts."""
+    """The names found: users, jobs, hosts, and accounts, to which groups and QOS are counted."""
 
     def __init__(self) -> None:
         self.users: set[str] = set()
@@ -155,7 +161,11 @@ class Names:
             case JobRow(job=row) if row is not None:
                 self.add_jobs([row])
             case NodeList(nodes=nodes):
-                self.hosts |= {node.name for node in nodes}
+                for node in nodes:
+                    self._add_node(node)
+            case PartitionList(partitions=partitions):
+                for partition in partitions:
+                    self._add_partition(partition)
             case RunList(runs=listed):
                 for item in listed:
                     self._add_run(item)
@@ -170,6 +180,17 @@ class Names:
             self.hosts |= {job.host} if job.host else set()
             self.accounts |= {name for name in (job.account, job.qos) if name}
             self.add_path(job.work_dir or "")
+
+    def _add_node(self, node: cluster.Node) -> None:
+        self.hosts.add(node.name)
+        # Slurm prints an owner as `alice(1000)`.
+        owner = (node.owner or "").partition("(")[0]
+        self.users |= {name for name in (node.reason_user, owner) if name}
+
+    def _add_partition(self, partition: cluster.Partition) -> None:
+        allowed = (partition.allow_accounts, partition.allow_groups, partition.allow_qos)
+        self.accounts.update(partition.deny_accounts, *(names or () for names in allowed))
+        self.hosts.update(expand_nodes(",".join(partition.allow_submit_nodes or ())))
 
     def add_path(self, path: str) -> None:
         """Collect the user's name from a path below home, scratch and the like."""

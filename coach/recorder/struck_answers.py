@@ -52,7 +52,7 @@ _ACCOUNTS = frozenset(
     {"account", "qos", "Account", "QOS", "Accounts", "AllowAccounts", "DenyAccounts", "AllowQos", "DenyQos"}
     | {"AllowGroups", "QoS", "reservation", "Reservation", "ReservationName"}
 )
-_HOSTS = frozenset({"nodelist", "schednodes", "NodeList", "NodeName", "Nodes", "NodeHostName"})
+_HOSTS = frozenset({"nodelist", "schednodes", "NodeList", "NodeName", "Nodes", "NodeHostName", "AllocNodes"})
 _PARTITIONS = frozenset({"partition", "Partition", "PartitionName", "Partitions"})
 _PATHS = frozenset({"workdir", "command", "stdout", "stderr", "WorkDir"})
 _JOBS = frozenset({"name", "JobName"})
@@ -123,7 +123,6 @@ _KEPT = frozenset(
         "CfgTRES",
         "CurrentWatts",
         "AveWatts",
-        "AllocNodes",
         "Default",
         "DefaultTime",
         "DisableRootJobs",

@@ -99,6 +99,8 @@ class RecordBite:
     records: tuple[dict[str, Any], ...]
     num_bad: int
     is_caught_up: bool
+    is_restart: bool
+    """True if the file was truncated or replaced: it begins with these records."""
 
 
 class RecordFollower:
@@ -125,7 +127,7 @@ class RecordFollower:
         if len(self._torn) > self._bite_bytes:
             # A record has a few hundred bytes: this is not a record, and would fill the memory.
             self._torn, self._is_overlong, num_bad = b"", True, num_bad + 1
-        return RecordBite(tuple(records), num_bad, bite.is_caught_up)
+        return RecordBite(tuple(records), num_bad, bite.is_caught_up, bite.is_restart)
 
 
 def read_whole(io: Io, path: Path) -> bytes:

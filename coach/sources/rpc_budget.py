@@ -28,8 +28,8 @@ ACTIVE_PER_MIN = 24.0
 IDLE_PER_MIN = 12.0
 """RPCs per minute while the user is not."""
 ACT_SHARE_PER_MIN = 8.0
-"""Part of ACTIVE_PER_MIN that is reserved for requests of screens, and for the looks that follow an act: at
-the own jobs, the nodes, and whether the job has started."""
+"""Part of ACTIVE_PER_MIN that is reserved for requests of screens, and for the looks that follow an act: they
+ask for the user's jobs and the nodes, and show if the job has started."""
 ACT_S = 5.0
 """Seconds after an act in which a look counts as following it."""
 SITE_SHARE = 0.25

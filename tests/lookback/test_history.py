@@ -60,6 +60,13 @@ def test_a_curve_keeps_a_loss_that_is_not_finite() -> None:
     assert any(point.loss is not None and math.isinf(point.loss) for point in history.curve)
 
 
+def test_the_curve_is_that_of_the_lowest_rank_even_if_another_rank_s_steps_come_first() -> None:
+    history = History()
+    history.add_steps(step(n, rank=1, loss=9.0) for n in (1, 2))
+    history.add_steps([*(step(n) for n in (1, 2, 3)), step(3, rank=1, loss=9.0)])
+    assert [(point.step, point.loss) for point in history.curve] == [(1, 1.0), (2, 1.0), (3, 1.0)]
+
+
 def test_ranks_gpus_and_nodes_are_kept_apart() -> None:
     history = History()
     history.add_steps([step(1, rank=1), step(1, rank=0)])

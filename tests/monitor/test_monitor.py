@@ -243,6 +243,20 @@ def test_hits_above_the_last_two_runs_of_a_log_make_room_for_more() -> None:
     assert monitor.target(RUN_ID, 1000.0).log_hits == (begun, new, elsewhere)
 
 
+def test_two_attempts_in_one_reading_leave_the_steps_of_the_second_alone() -> None:
+    """The files of an ended run are read in pieces of a mebibyte: thousands of steps."""
+    monitor = watching(Judge())
+    first = [Step(0, n, 100.0 + n / 10, loss=math.nan) for n in range(100)]
+    second = [Step(0, n, 500.0 + n / 100, loss=2.0) for n in range(5000)]
+    starts = [MetricEvent(0, "start", time_s, 0, {}) for time_s in (99.0, 499.0)]
+    chunk = MetricsChunk(RUN_ID, (*first, *second), tuple(starts))
+    monitor.apply(reading("metrics", chunk, target=RUN_ID))
+    history = monitor.history(RUN_ID)
+    assert (history.num_steps(0), history.first_not_finite(0)) == (5000, None)
+    assert sum(point.num_steps for point in history.curve) == 5000
+    assert monitor.target(RUN_ID, 1000.0).events == tuple(starts[1:])
+
+
 def test_metrics_of_an_earlier_attempt_no_longer_count_once_the_next_has_started() -> None:
     monitor = watching(Judge())
     broken = [Step(rank, number, 900.0 + number, loss=math.nan) for rank in (0, 1) for number in (1, 2)]

@@ -264,11 +264,12 @@ def test_a_divided_gpu_is_replaced_by_its_mig_instances(once: Once, nvml_stand_i
     assert (second["memory_used_mib"], second["sm_activity_pct"], second["temperature_c"]) == (700, 5.0, 50)
     assert not {"power_w", "power_limit_w", "utilization_pct"} & {*first, *second}
     assert undivided["utilization_pct"] == 5
-    assert "a MIG instance" in _gaps(records)["gpu.power"]
+    assert "GPU 0-1: MIG instances;" in _gaps(records)["gpu.power"]
     assert "power_w" in undivided
     assert [health["is_mig"] for health in _of(records, "gpu_health")] == [True, True, False]
     only_one = once(CUDA_VISIBLE_DEVICES="MIG-stand-in-0002")
     assert [gpu["memory_used_mib"] for gpu in _of(only_one, "gpu")] == [700]
+    assert "GPU 0: a MIG instance;" in _gaps(only_one)["gpu.power"]
 
 
 def test_a_sampler_that_sees_fewer_gpus_than_the_job_has_says_how_many(

@@ -80,6 +80,16 @@ def test_a_summary_says_how_the_run_stands_and_nothing_else_of_it(tmp_path: Path
     assert paths.run_dir.stat().st_mode & 0o777 == 0o700
 
 
+def test_the_wait_of_a_requeued_run_is_no_gap_between_its_steps(tmp_path: Path) -> None:
+    first = [{"event": "start", "time_s": 1000.0}, *({"step": n, "time_s": 1000.0 + n} for n in range(9))]
+    again = [{"event": "start", "time_s": 9000.0}, *({"step": n, "time_s": 9000.0 + n} for n in (6, 7, 8))]
+    metrics = tmp_path / "rank-0.jsonl"
+    metrics.write_bytes(b"".join(map(runs.encode_record, [*first, *again])))
+    assert share.last_steps(metrics) == share.LastSteps(None, 8, 9008.0, 6.0)
+    metrics.write_bytes(b"".join(map(runs.encode_record, [*first, again[0]])))
+    assert share.last_steps(metrics) == share.LastSteps(None, 8, 9000.0, None)
+
+
 def test_a_shared_finding_stays_when_the_job_shares_its_state_later(tmp_path: Path, place: Path) -> None:
     paths = a_run(tmp_path, place)
     finding = {"code": "NUM001", "severity": "critical"}

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
 import pytest
 
+from coach.node import stack_samples
 from coach.node.stack_category import category_of, own_place
 from coach.node.stack_samples import MAX_BURSTS, Due, Schedule, StackSampler, reduce_burst, take_burst
 from coach.node.stacks import Rank
-from coach.runs import RunPaths
+from coach.runs import RunPaths, create_run_dir
 from tests.node.conftest import Start
 from tests.waiting import wait_until
 
@@ -140,6 +143,31 @@ def test_a_rank_below_coach_run_is_counted_and_goes_on(start: Start, tmp_path: P
     assert training.poll() is None
     training.send_signal(signal.SIGTERM)
     assert training.wait(timeout=20) == -signal.SIGTERM
+
+
+def test_the_ranks_of_all_tasks_of_a_step_are_sampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each task has a supervisor of its own, below the same step daemon; one of the supervisors samples."""
+    shell = shutil.which("sh")
+    assert shell is not None
+    daemon = tmp_path / "slurmstepd"
+    shutil.copy(shell, daemon)
+    task = f"SLURM_PROCID={{0}} sh -c '{sys.executable} -c \"$HOLDS_UP\" {tmp_path}/{{0}}; true' &"
+    env = {"PATH": os.defpath, "HOLDS_UP": HOLDS_UP, "SLURMD_NODENAME": "node1"}
+    step = [str(daemon), "-c", f"{task.format(0)} {task.format(1)} wait"]
+    monkeypatch.setattr(stack_samples, "take_burst", lambda rank, _: {"pid": rank.pid, "rank": rank.rank})
+    with subprocess.Popen(step, env=env, start_new_session=True) as process:
+        try:
+            there = [tmp_path / number for number in "01"]
+            wait_until(lambda: all(file.exists() for file in there), 20, "the ranks")
+            ranks = [int(file.read_text()) for file in there]
+            paths = create_run_dir(tmp_path / "runs", "20261121-142233-ddp-4f2a")
+            StackSampler(paths, "node1", psutil.Process(ranks[0]).ppid(), 0.0).take(Due("warm_up", None))
+            told = [json.loads(line) for line in paths.stack_samples_of("node1").read_text().splitlines()]
+            assert sorted((each["rank"], each["pid"]) for each in told) == list(enumerate(ranks))
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_process_without_the_handler_gets_no_signal(tmp_path: Path) -> None:

@@ -105,6 +105,18 @@ def test_py_spy_and_faulthandler_give_the_same_stack_of_one_moment() -> None:
     assert seen[0] == ("__getitem__", "/home/ada/train.py", 6)
 
 
+def test_py_spy_names_no_kernel_s_thread_before_python_3_11_and_the_main_thread_is_known_all_the_same() -> (
+    None
+):
+    def thread(name: str | None, function: str) -> dict[str, Any]:
+        frame = {"name": function, "filename": "/home/ada/train.py", "line": 6}
+        return {"pid": 7, "thread_id": 1, "thread_name": name, "os_thread_id": None, "frames": [frame]}
+
+    for main, other in (("MainThread", "helper"), (None, None)):
+        told = json.dumps([thread(other, "wait"), thread(main, "train")]).encode()
+        assert [each["is_main"] for each in parse_py_spy(told)] == [False, True]
+
+
 def test_the_last_collective_is_read_from_the_flight_recorder() -> None:
     record = json.loads((CAPTURED / "flight-recorder.json").read_text())
     assert parse_flight(record) == {"operation": "gloo:all_reduce", "number": 3, "is_done": True}

@@ -80,13 +80,13 @@ def test_no_command_at_all_is_one_line(start: Start, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def _is_usr1_pending(supervisor: int) -> bool:
+def _is_pending(supervisor: int, signum: int = signal.SIGUSR1) -> bool:
     """For it or one of its children."""
     for pid in (supervisor, *children_of(supervisor)):
         pending = re.findall(
             r"^(?:SigPnd|ShdPnd):\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE
         )
-        if any(int(mask, 16) >> (signal.SIGUSR1 - 1) & 1 for mask in pending):
+        if any(int(mask, 16) >> (signum - 1) & 1 for mask in pending):
             return True
     return False
 
@@ -103,7 +103,7 @@ def test_the_training_gets_each_usr1_once_and_the_sampler_goes_on(
         (os.killpg if to_group else os.kill)(training.pid, signal.SIGUSR1)
         assert training.stdout.readline() == f"usr1 {count}\n"
         # A process sees two signals of one number as one if the first is still pending.
-        wait_until(lambda: not _is_usr1_pending(training.pid), what="the signal with everybody it was for")
+        wait_until(lambda: not _is_pending(training.pid), what="the signal with everybody it was for")
     os.kill(sampler, signal.SIGUSR1)
     seen = len(telemetry(tmp_path / "run"))
     wait_until(lambda: len(telemetry(tmp_path / "run")) > seen + 3, what="samples after USR1")
@@ -196,6 +196,24 @@ def test_a_users_own_command_gets_a_run_directory(
     assert run["run_id"] == run_dir.name
     assert run_dir.stat().st_mode & 0o777 == 0o700
     assert _read(run_dir / "exit.json")["exit_code"] == 4
+
+
+@pytest.mark.parametrize(("action", "state"), [(signal.SIG_IGN, "FAILED"), (signal.SIG_DFL, "CANCELLED")])
+def test_a_command_that_fails_after_a_hangup_that_nohup_ignored_was_not_cancelled(
+    start: Start, tmp_path: Path, action: signal.Handlers, state: str
+) -> None:
+    command = f"trap '' HUP; echo ready; until [ -e {tmp_path}/go ]; do sleep 0.02; done; exit 3"
+    training = start(
+        "run", "--", "sh", "-c", command, preexec_fn=lambda: signal.signal(signal.SIGHUP, action)
+    )
+    assert training.stdout is not None
+    assert training.stdout.readline() == "ready\n"
+    training.send_signal(signal.SIGHUP)
+    wait_until(lambda: not _is_pending(training.pid, signal.SIGHUP), what="the hangup with the supervisor")
+    (tmp_path / "go").touch()
+    training.communicate(timeout=30)
+    [run_dir] = (tmp_path / "home" / "runs").iterdir()
+    assert (training.returncode, _read(run_dir / "exit.json")["state"]) == (3, state)
 
 
 def test_the_tasks_of_a_slurm_step_share_one_run_directory(start: Start, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from coach.recorder.anonymize import striker
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.metrics.run_metrics import MetricsSource
 from coach.sources.runs.run_list import RunListSource
-from coach.sources.slurm.client import JobsSource
+from coach.sources.slurm.client import JobsSource, NodesSource
 from coach.sources.slurm.job_summaries import KIND, parse_summaries, summaries_query
 from coach.sources.slurm.jobstats import packed
 from tests.sources.fake_io import FakeIo
@@ -103,9 +103,29 @@ def test_a_struck_recording_still_plays_and_names_are_struck_alike_everywhere(cl
     assert f"MASTER_ADDR={stem}018" in log
 
 
+def test_names_in_nodes_and_partitions_are_struck_too() -> None:
+    world, found = FakeIo(), Names()
+    node = (
+        "NodeName=gpu1 State=DOWN Owner=zoe.ito(1003) Partitions=gpu Reason=fan [carla@2026-11-26T10:00:00]"
+    )
+    partition = (
+        "PartitionName=gpu AllowGroups=keller-lab AllowAccounts=grant77 AllowQos=hidden-drug"
+        " AllocNodes=bignode[1-2] DenyAccounts=undergrads State=UP"
+    )
+    world.answer("nodes", lambda _: f"{node}\n".encode())
+    world.answer("partitions", lambda _: f"{partition}\n".encode())
+    for reading in NodesSource(world, 60).poll():
+        found.add_reading(reading)
+    struck = striker(found, b"key")(f"{node} {partition}")
+    people = ("zoe.ito", "carla", "keller-lab", "grant77", "hidden-drug", "bignode", "undergrads")
+    assert [name for name in people if name in struck] == []
+
+
 def test_words_that_are_no_names_stay() -> None:
-    strike = striker(names(), b"key")
-    kept = '{"loss": 2.5} root ddp recipe 20261121-142233-ddp-4f2a'
+    made = names()
+    made.accounts |= {"long", "high"}  # names of QOS
+    strike = striker(made, b"key")
+    kept = '{"loss": 2.5} root ddp recipe 20261121-142233-ddp-4f2a torch.long, higher'
     assert strike(kept) == kept
 
 

@@ -170,9 +170,12 @@ class ErrorReader:
             return
         if self._is_embedded and len(self._lines) == 1:
             self._margin = depth_of(words)
+        elif self._is_embedded and _FRAME.match(words):
+            pass  # it is not indented further than the first frame, from which the margin was taken
         elif self._can_be_error(words) and (found := _EXCEPTION.match(words.strip(" |\t"))) is not None:
             if not self._named or found["type"].rpartition(".")[2] == self._named.rpartition(".")[2]:
                 self._error = len(self._lines)
+                self._margin = depth_of(words) if self._is_embedded else self._margin
         elif self._can_be_error(words) and self.kind is not ErrorKind.NOTEBOOK:
             self._foreign.append((number, words))
             self.is_closed = len(self._foreign) > _MAX_FOREIGN_LINES

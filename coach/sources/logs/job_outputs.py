@@ -34,9 +34,11 @@ _SWITCHES = frozenset(
     {
         *("--parsable", "--wait", "-W", "--hold", "-H", "--exclusive", "--requeue", "--no-requeue"),
         *("--quiet", "-Q", "--verbose", "-v", "--overcommit", "-O", "--oversubscribe", "-s", "--contiguous"),
+        *("--no-kill", "-k", "--nice", "--propagate", "--reboot", "--spread-job", "--use-min-nodes"),
+        *("--ignore-pbs", "--get-user-env"),
     }
 )
-"""Options of sbatch without a value."""
+"""Options of sbatch without a value, or whose value can only follow a `=`."""
 
 _ALWAYS = (
     *("JobID", "JobIDRaw", "User", "State", "NodeList", "Submit", "Start", "End", "TimelimitRaw", "WorkDir"),
@@ -191,7 +193,8 @@ class OutputPaths:
         """The tasks of an array, or the components of a heterogeneous job, in order. If the job id was
         reused, those of the newest job."""
         self.row(job_id)
-        found = [row for row in self._rows.values() if _is_part_of(row.job_id, job_id)]
+        rows = list(self._rows.values())  # another thread may add one meanwhile
+        found = [row for row in rows if _is_part_of(row.job_id, job_id)]
         newest = max(found, key=lambda row: row.submit_time_s or 0.0, default=None)
         # Another cluster, or a new installation of this one, reuses job ids. Parts of one job have the same
         # name and directory.

@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"\d+")
 _LEVELS = "INFO|WARN|DEBUG|ERROR|CRITICAL|FATAL|TRACE"
 _SHAPE = re.compile(  # digits are already replaced by 0
     r"(?:[>|]+ ?"
-    rf"|\[(?!rank|default|[IWEF][ 0]|0,0\])(?![^\]]*(?i:{_LEVELS}))[^\[\]]+\]:? ?"
+    rf"|\[(?!rank|default|[IWEF][ 0]|0,0\]|0\]<)(?![^\]]*(?i:{_LEVELS}))[^\[\]]+\]:? ?"
     r"|0[-/]0[-/]0[ T]0:0:0(?:[.,]0)?(?:Z| ?[+-]0:?0)?(?: - |:? )"
     r"|[A-Z][a-z]{2} +0 0:0:0 \S+ [\w./-]+\[0\]: "
     r"|0\.0\.0\.0(?::0)?: ?"

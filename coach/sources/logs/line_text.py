@@ -21,7 +21,9 @@ ANSI = re.compile(
 PREFIX = re.compile(
     r"\[rank(?P<rank>\d{1,6})\]: ?"  # torch
     r"|\[default(?P<default>\d{1,6})\]:"  # torchrun --tee
-    r"|\[\d+,(?P<mpi>\d{1,6})\]<std(?:out|err)>: ?"  # mpirun --tag-output
+    # mpirun --tag-output; horovodrun, in most cases with a time
+    r"|(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[(?:\d+,)?(?P<mpi>\d{1,6})\]<std(?:out"
+    r"|err)>: ?"
     r"| {0,5}(?P<label>\d{1,6}): "  # srun --label
     r"|\((?:[\w.-]+ )?(?:rank=(?P<worker>\d{1,6}) )?pid=\d+(?:, ip=[\d.]+)?\) ?"  # Ray, vLLM
     r"|\[rank: (?P<lightning>\d{1,6})\] "
@@ -32,6 +34,9 @@ PREFIX = re.compile(
     # vLLM's logger, before each line of a traceback
     r"|(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]+\.py:\d+\](?: |$)"
 )
+_RANK_OF_TRACEBACK = "]: Traceback (most recent call last)"
+_RANK = re.compile(r"\[rank(\d{1,6})$")
+"""torch's prefix of a traceback that begins behind a progress bar: `5/50 [00:01][rank0]: Traceback …`."""
 _SAID = SAID_OF_END.encode()
 _VERDICT = re.compile(rb"(?m)^" + re.escape(_SAID) + rb"[^\r\n]*")
 MAX_PREFIXES = 3
@@ -110,7 +115,9 @@ def split_prefix(line: str) -> tuple[int | None, str]:
         for value in found.groupdict().values():
             rank = int(value) if value is not None else rank
         position = found.end()
-    return rank, line[position:]
+    end = line.find(_RANK_OF_TRACEBACK, position)
+    behind_bar = _RANK.search(line[position:end]) if end > 0 else None
+    return int(behind_bar[1]) if behind_bar is not None else rank, line[position:]
 
 
 def parse_time_s(words: str) -> float | None:

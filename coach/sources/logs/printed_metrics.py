@@ -33,7 +33,7 @@ _MAX_RANKS = 64
 """Largest number of ranks whose lines are read."""
 _MAX_LINE_BYTES = 1 << 16
 _FEW = 2
-"""A loss with so few values gives way to one that has more."""
+"""A loss with at most this many values is dropped once another loss has more."""
 _MAX_ROW_BYTES = 4096
 _MAY_BE_HEADER = re.compile(rb"[^:={}]{0,1000}(?:loss|Loss|LOSS)[^:={}]{0,1000}\Z")
 _RANK_CHARS = 100
@@ -65,7 +65,7 @@ class PrintedMetrics:
         """`start_of`: number of bytes in a log that were written before the run."""
         self.is_caught_up = True
         self.is_restart = False
-        """True if what was read before the last look was another loss."""
+        """True if what was read before the last look was another loss, or of another attempt."""
         self._io = io
         self._logs = logs
         self._start_of = start_of
@@ -92,7 +92,7 @@ class PrintedMetrics:
             except FileNotFoundError:
                 continue
             self.is_caught_up = self.is_caught_up and log.is_caught_up
-            self.is_restart = self.is_restart or log.numbers.is_restart
+            self.is_restart = self.is_restart or log.is_restart
             steps += new_steps
             events += new_events
             self.num_steps += len(new_steps)
@@ -108,15 +108,20 @@ class _FollowedLog:
     def __init__(self, io: Io, path: Path, start: int) -> None:
         self.numbers = PrintedNumbers()
         self.is_caught_up = True
+        self.is_restart = False
         self._follower = FileFollower(io, path, offset=start)
 
     def read(self) -> tuple[list[Step], list[MetricEvent]]:
         """New steps and events. Raises OSError."""
         bite = self._follower.read()
+        had_loss = self.numbers.has_loss
         if bite.is_restart:
-            self.numbers.begin_file()
+            # Slurm empties the log of a requeued job.
+            self.numbers = PrintedNumbers()
         self.is_caught_up = bite.is_caught_up
-        return self.numbers.take(bite.data)
+        news = self.numbers.take(bite.data)
+        self.is_restart = self.numbers.is_restart or (bite.is_restart and had_loss)
+        return news
 
 
 class PrintedNumbers:
@@ -133,10 +138,6 @@ class PrintedNumbers:
     @property
     def has_loss(self) -> bool:
         return any(curve.course.has_loss for curve in self._curves.values())
-
-    def begin_file(self) -> None:
-        """The next piece begins a new file."""
-        self._rest, self._columns = b"", Columns()
 
     def take(self, data: bytes) -> tuple[list[Step], list[MetricEvent]]:
         """The steps and events of the lines that the piece completes."""

@@ -31,8 +31,8 @@ KEEP_ENDED_S = 86400.0
 """Seconds for which an ended run stays in the queue: one day, because no accounting remembers it later."""
 
 KEEP_ORPHAN_S = 86400.0
-"""If a supervisor died, the end of its run was not recorded. Such a run is shown for this many seconds after
-its launch; so is a run of another machine after its last report."""
+"""Seconds for which a run without a recorded end stays in the queue: after its launch if its supervisor died,
+after its last report if it is on another machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Read the metrics of a training without coach: TensorBoard events, wandb's and MLflow's local files, CSV,
 JSON lines and `trainer_state.json`.
 
-A training often writes the same numbers to several files, and each rank or restart to its own. coach follows
-one of them, the newest of the best format, as long as it exists; a mixture of several would be a curve that
-nobody trained.
+A training often writes the same numbers to several files, and each rank or restart writes files of its own.
+coach follows one of them, the newest of the best format, as long as it exists. Several files together would
+be a curve that nobody trained.
 """
 
 from __future__ import annotations
@@ -47,15 +47,19 @@ _News = tuple[list[Step], list[MetricEvent]]
 
 
 class _Reader(ABC):
-    """Reads the new records of one place; `is_caught_up` and `num_bad` describe the last look."""
+    """Reads the new records of one place; `is_caught_up`, `num_bad` and `is_restart` describe the last
+    look."""
 
     def __init__(self) -> None:
         self.course = Course()
         self.is_caught_up = True
         self.num_bad = 0
+        self.is_restart = False
+        """True if the records are of a new attempt, which replaced the file of the earlier one."""
 
     def read(self, path: Path) -> _News:
         """New steps and events in the newest file of the place. Raises OSError."""
+        self.is_restart = False
         steps: list[Step] = []
         events: list[MetricEvent] = []
         for record in self._records(path):
@@ -64,8 +68,17 @@ class _Reader(ABC):
             events += new_events
         return steps, events
 
+    def pass_over(self) -> None:
+        """Note a look at which nothing was read."""
+        self.num_bad, self.is_restart = 0, False
+
     @abstractmethod
     def _records(self, path: Path) -> Iterable[Record]: ...
+
+    def _begin_attempt(self) -> None:
+        """Note that the next records are of another attempt."""
+        has_loss, self.course, self.is_restart = self.course.has_loss, Course(), True
+        self.course.has_loss = has_loss
 
 
 class _EventsReader(_Reader):
@@ -77,6 +90,7 @@ class _EventsReader(_Reader):
         bite = self._follower.read()
         if bite.is_restart:
             self._decoder = EventsDecoder()
+            self._begin_attempt()
         num_before = self._decoder.num_bad
         scalars = self._decoder.feed(bite.data)
         self.is_caught_up, self.num_bad = bite.is_caught_up, self._decoder.num_bad - num_before
@@ -92,6 +106,7 @@ class _WandbReader(_Reader):
         bite = self._follower.read()
         if bite.is_restart:
             self._decoder = WandbDecoder()
+            self._begin_attempt()
         num_before = self._decoder.num_bad
         records = self._decoder.feed(bite.data)
         self.is_caught_up, self.num_bad = bite.is_caught_up, self._decoder.num_bad - num_before
@@ -126,6 +141,7 @@ class _MlflowDatabaseReader(_Reader):
     def _records(self, path: Path) -> Iterable[Record]:
         if path != self._path:
             self._path, self._database = path, MlflowDatabase(self._io, path)
+            self._begin_attempt()
         records = records_of(self._database.read())
         self.is_caught_up, self.num_bad = self._database.is_caught_up, self._database.num_bad
         return records
@@ -153,6 +169,7 @@ class _CsvReader(_Reader):
             self._columns = rows.pop(0)
         if not self._go_on(rows):
             self._num_taken = 0
+            self._begin_attempt()
         start, self._num_read = self._num_read, self._num_read + len(rows)
         new = rows[max(0, self._num_taken - start) :]
         self._num_taken = max(self._num_taken, self._num_read)
@@ -183,6 +200,8 @@ class _LinesReader(_Reader):
     def _records(self, path: Path) -> Iterable[Record]:
         bite = self._follower.read()
         self.is_caught_up, self.num_bad = bite.is_caught_up, bite.num_bad
+        if bite.is_restart:
+            self._begin_attempt()
         return bite.records
 
 
@@ -205,7 +224,10 @@ class _StateReader(_Reader):
             self.num_bad = 1
             return []
         self._seen = seen
-        start = self._num_taken if len(records) >= self._num_taken else 0
+        start = self._num_taken
+        if len(records) < start:
+            self._begin_attempt()
+            start = 0
         self._num_taken = len(records)
         return records[start:]
 
@@ -238,6 +260,8 @@ class ForeignMetricsSource:
         self._files = files
         self._paths: tuple[Path, ...] = ()
         self._places: dict[Path, Path] = {}
+        self._problem: OSError | None = None
+        """Why a file was left out at the last look at all of them."""
         self._chosen: tuple[Path, _Reader] | None = None
         self._news_s = self._io.now()
 
@@ -259,24 +283,20 @@ class ForeignMetricsSource:
                 steps, events = self._choose(paths)
                 self._paths = paths
             else:
-                place, reader = self._chosen
-                steps, events = reader.read(self._places[place])
+                steps, events = self._read_on(*self._chosen)
         except OSError as problem:
             error = describe(problem)
         now_s = self._io.now()
         reader_now = self._chosen[1] if self._chosen else None
         if steps or events or _is_other(before, self._chosen):
             self._news_s = now_s
-        payload = (
-            MetricsChunk(self._target, tuple(steps), tuple(events), _is_other(before, self._chosen))
-            if error is None
-            else None
-        )
+        is_restart = _is_other(before, self._chosen) or (reader_now is not None and reader_now.is_restart)
+        chunk = MetricsChunk(self._target, tuple(steps), tuple(events), is_restart)
         yield Reading(
             self.name,
             now_s,
             now_s - start_s,
-            payload,
+            chunk if error is None else None,
             error,
             self._target,
             reader_now.num_bad if reader_now else 0,
@@ -285,7 +305,10 @@ class ForeignMetricsSource:
 
     def _choose(self, paths: Iterable[Path]) -> _News:
         """Follow the first file with a training loss, else the first file with any record. The followed file
-        is tried before others of its format."""
+        is tried before others of its format.
+
+        Raises OSError if no file can be read.
+        """
         self._find_places(paths)
         place_now, reader_now = self._chosen if self._chosen is not None else (None, None)
         second: tuple[Path, _Reader, _News] | None = None
@@ -294,7 +317,7 @@ class ForeignMetricsSource:
         ):
             if place == place_now and reader_now is not None:
                 if reader_now.course.has_loss:
-                    return self._read_later_attempt(path) or reader_now.read(path)
+                    return self._read_later_attempt(path) or self._read_on(place, reader_now)
                 continue
             reader, news = self._read_anew(path)
             if reader.course.has_loss:
@@ -302,23 +325,47 @@ class ForeignMetricsSource:
                 return news
             if second is None and any(news):
                 second = place, reader, news
-        if place_now in self._places and reader_now is not None:
-            return reader_now.read(self._places[place_now])
-        self._chosen = second[:2] if second else None
-        return second[2] if second else ([], [])
+        if second is not None and place_now not in self._places:
+            self._chosen = second[:2]
+            return second[2]
+        if self._chosen is not None:
+            return self._read_on(*self._chosen)
+        if self._problem is not None:
+            raise self._problem
+        return [], []
+
+    def _read_on(self, place: Path, reader: _Reader) -> _News:
+        """The news of the followed place; none while its file is missing.
+
+        The training may have removed a checkpoint: the next one holds the same records.
+        """
+        reader.pass_over()
+        try:
+            return reader.read(self._places[place]) if place in self._places else ([], [])
+        except FileNotFoundError:
+            return [], []
 
     def _find_places(self, paths: Iterable[Path]) -> None:
         """Set for each place its newest file of the best format."""
-        found = [
-            (order, -self._io.modified_s(file_of(path)), path) for path in paths for order in _order_of(path)
-        ]
+        found: list[tuple[int, float, Path]] = []
+        self._problem = None
+        for path in paths:
+            try:
+                found += [(order, -self._io.modified_s(file_of(path)), path) for order in _order_of(path)]
+            except OSError as error:
+                self._problem = self._problem or error
         self._places = {}
         for _, _, path in sorted(found):
             self._places.setdefault(_place_of(path), path)
 
     def _read_anew(self, path: Path) -> tuple[_Reader, _News]:
+        """Read a file from its beginning. One that cannot be read has no news."""
         reader = _FORMATS[_order_of(path)[0]][1](self._io, path)
-        return reader, reader.read(path)
+        try:
+            return reader, reader.read(path)
+        except OSError as error:
+            self._problem = self._problem or error
+            return reader, ([], [])
 
     def _read_later_attempt(self, followed: Path) -> _News | None:
         """A requeued training writes a new file: follow the newest file of the same format once it contains a

@@ -264,7 +264,8 @@ def read_roster(path: Path) -> frozenset[str]:
     if len(data) > _MAX_ROSTER_BYTES:
         raise UserError(f"{path}: larger than 1 MiB", "a file with user names, one per line")
     names = set()
-    for number, row in enumerate(data.decode("utf-8", "surrogateescape").splitlines(), start=1):
+    # Editors of Windows begin a file with a byte order mark.
+    for number, row in enumerate(data.decode("utf-8-sig", "surrogateescape").splitlines(), start=1):
         words = row.partition("#")[0].split()
         if len(words) > 1:
             raise UserError(f"{path}:{number}: {len(words)} words", "expected one user name per line")

@@ -86,6 +86,8 @@ GROUP = """\
         ),
         (f"[ERROR] {HEAD}    {FRAME.strip()}\n    ValueError: bad label\n", ErrorKind.PYTHON),
         (f"Epoch 1: 5%{HEAD}{FRAME}ValueError: bad label\n", ErrorKind.PYTHON),
+        (f" 5%| | 1/20 [00:01, 4.9it/s]{HEAD}{FRAME * 3}ValueError: bad label\n", ErrorKind.PYTHON),
+        (f"Original {HEAD}{FRAME * 2}ValueError: bad label\n", ErrorKind.PYTHON),
         (
             f'{HEAD}  File "<stdin>", line 1\n    f((\n      ^\nstep 7 of a thread\nValueError: bad label\n',
             ErrorKind.PYTHON,
@@ -94,12 +96,40 @@ GROUP = """\
         (NOTEBOOK, ErrorKind.NOTEBOOK),
         (GROUP, ErrorKind.PYTHON),
     ],
-    ids=["dynamo", "ray", "vllm", "logger", "bar", "torn", "rich", "notebook", "group"],
+    ids=[
+        "dynamo",
+        "ray",
+        "vllm",
+        "logger",
+        "bar",
+        "bar-and-frames",
+        "worker",
+        "torn",
+        "rich",
+        "notebook",
+        "group",
+    ],
 )
 def test_every_layout_of_python_ends_in_type_and_message(text: str, kind: ErrorKind) -> None:
     block = scan(text)[1][-1]
     assert (block.kind, block.type, block.message) == (kind, "ValueError", "bad label")
     assert block.frames
+
+
+def test_the_rank_of_a_traceback_is_found_behind_a_progress_bar() -> None:
+    """tqdm leaves its line open, and torch writes the rank before each line of the traceback."""
+    ranked = "".join(f"[rank3]: {line}\n" for line in f"{HEAD}{FRAME * 2}ValueError: bad label".splitlines())
+    bar = " 5%| | 1/20 [00:01, 4.9it/s]"
+    block = only(f"{bar}{ranked}")
+    assert block == only("".join(f"[default1]:{line}\n" for line in f"{bar}{ranked}".splitlines()))
+    assert (block.rank, block.type, block.message, len(block.frames)) == (3, "ValueError", "bad label", 2)
+
+
+@pytest.mark.parametrize("time", ["", "Fri Sep 25 16:52:53 2020"])
+def test_the_tracebacks_of_ranks_below_horovodrun_are_told_apart(time: str) -> None:
+    lines = ["step 1", "step 2", *PLAIN.splitlines()]
+    text = "".join(f"{time}[{rank}]<stderr>:{line}\n" for line in lines for rank in (0, 1))
+    assert [(block.rank, block.type) for block in scan(text)[1]] == [(0, "ValueError"), (1, "ValueError")]
 
 
 def test_source_lines_are_no_hits_in_any_layout() -> None:
@@ -142,9 +172,10 @@ def test_a_chain_keeps_the_blocks_above_and_is_bounded() -> None:
 
 def test_the_lines_of_a_message_belong_to_it() -> None:
     missing = "RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s): Error\n"
-    hits, (block,) = scan(f"{HEAD}{FRAME}{missing}step 2 without an Error\n")
-    assert block.message.splitlines()[1] == "\tMissing key(s): Error"
-    assert [hit.block == block for hit in hits] == [True, True, False]
+    for before in ("", " 5%| | 1/20 [00:01, 4.9it/s]"):
+        hits, (block,) = scan(f"{before}{HEAD}{FRAME}{missing}\tsize: Error\nstep 2 without an Error\n")
+        assert block.message.splitlines()[1:] == ["\tMissing key(s): Error", "\tsize: Error"]
+        assert [hit.block == block for hit in hits] == [True, True, True, False]
 
 
 def test_native_errors_and_the_fault_handlers_are_blocks_as_well() -> None:

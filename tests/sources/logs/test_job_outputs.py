@@ -11,6 +11,7 @@ import pytest
 from coach.model.reading import JobRow
 from coach.model.slurm.cluster import Job
 from coach.sources.io import CommandResult, Query
+from coach.sources.logs import job_outputs
 from coach.sources.logs.job_outputs import OutputPaths, parse_accounting
 from coach.sources.logs.job_row import INTERVAL_S, JobRowSource
 from tests.sources.fake_io import FakeIo
@@ -131,6 +132,8 @@ def test_an_older_accounting_knows_at_most_the_command_that_submitted_the_job() 
         ("sbatch -p gpu train.sh -o results", None),
         ("sbatch -N2 train.sh -o results", None),
         ("sbatch -N2 -oout -t10 train.sh -o results", ("out", None)),
+        ("sbatch --nice train.sh --output results", None),
+        ("sbatch --nice=100 -k -o out train.sh --output results", ("out", None)),
         ("sbatch 'torn", None),
         ("sbatch -o", None),
     ],
@@ -143,6 +146,21 @@ def test_options_are_taken_from_the_command_line_and_never_guessed(
     assert [(job.stdout, job.stderr) for job in parse_accounting(text, "|SEP", fields)] == (
         [paths or (None, None)]
     )
+
+
+def test_a_row_that_comes_while_the_tasks_of_an_array_are_looked_up_does_no_harm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The queue's thread adds rows at any moment, here in the middle of the look-up."""
+    paths, usual = OutputPaths(FakeIo()), job_outputs._is_part_of
+    paths.learn([replace(JOB, job_id=job_id) for job_id in ("17", "17_2", "17_1")])
+
+    def meanwhile(job_id: str, whole: str) -> bool:
+        paths.learn([replace(JOB, job_id=f"{job_id}00")])
+        return usual(job_id, whole)
+
+    monkeypatch.setattr(job_outputs, "_is_part_of", meanwhile)
+    assert [row.job_id for row in paths.parts("17")] == ["17_1", "17_2"]
 
 
 def test_slurms_refusal_is_shown_in_its_words_and_retried_only_later() -> None:

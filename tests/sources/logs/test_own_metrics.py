@@ -106,6 +106,18 @@ def test_a_part_of_the_loss_is_forgotten_once_the_whole_loss_is_printed() -> Non
     assert [(step.step, step.loss) for step in reading.payload.steps] == [(2, 3.0)]
 
 
+def test_a_log_that_slurm_emptied_for_a_requeued_job_begins_another_curve() -> None:
+    io = io_at()
+    source = source_of(io, own_run())
+    io.write("/runs/x/stdout.log", b"step 1 loss 3.0\nstep 2 loss nan\n")
+    assert len(losses(source)) == 2
+    io.write("/runs/x/stdout.log", b"on node2 now\nstep 1 loss 2.9\nstep 2 loss 2.8\n")
+    (reading,) = source.poll()
+    assert isinstance(reading.payload, MetricsChunk)
+    assert reading.payload.is_restart
+    assert [(step.step, step.loss) for step in reading.payload.steps] == [(1, 2.9), (2, 2.8)]
+
+
 def test_the_output_of_coachs_trainers_is_not_read_in_addition_to_their_metrics() -> None:
     io = io_at()
     source = source_of(io, {"run_id": "x", "launch": {"recipe": "ddp"}})

@@ -103,6 +103,8 @@ def test_interleaved_ranks_keep_their_own_tracebacks() -> None:
         (" 7: ", 7),
         ("[default1]:[rank9]: ", 9),
         ("[1,4]<stderr>:", 4),
+        ("[6]<stdout>:", 6),
+        ("Fri Sep 25 16:52:53 2020[8]<stderr>:", 8),
     ],
 )
 def test_rank_prefixes_of_all_launchers_are_taken_off_and_the_rank_is_kept(prefix: str, rank: int) -> None:

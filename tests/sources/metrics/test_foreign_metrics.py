@@ -112,6 +112,38 @@ def test_a_csv_of_another_attempt_under_the_same_name_is_taken_from_its_start(tm
     assert [step.step for step in look(source)[0]] == [60]
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("metrics.csv", "step,loss\n1,3.0\n2,nan\n", "step,loss\n1,2.9\n2,2.8\n3,2.7\n"),
+        (
+            "metrics.jsonl",
+            '{"step": 1, "loss": 3.0}\n{"step": 2, "loss": NaN}\n',
+            '{"step": 1, "loss": 2.9}\n{"step": 2, "loss": 2.8}\n{"step": 3, "loss": 2.7}\n',
+        ),
+        (
+            "trainer_state.json",
+            '{"log_history": [{"step": 1, "loss": 3.0}, {"step": 2, "loss": NaN}]}',
+            '{"log_history": [{"step": 1, "loss": 2.9}]}',
+        ),
+    ],
+)
+def test_the_steps_of_an_attempt_whose_file_was_replaced_are_void(
+    tmp_path: Path, name: str, first: str, second: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(first)
+    source = follow([path])
+    look(source)
+    path.write_text(second)
+    (reading,) = source.poll()
+    assert isinstance(reading.payload, MetricsChunk)
+    assert reading.payload.is_restart
+    assert reading.payload.steps[0].loss == 2.9
+    (reading,) = source.poll()
+    assert reading.payload == MetricsChunk("17", (), ())
+
+
 def test_a_row_of_a_csv_that_cannot_be_read_does_not_take_those_before_it_along(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     path.write_text(f"step,loss\n1,3.0\n2,{'9' * 200_000}\n3,2.0\n")
@@ -143,6 +175,31 @@ def test_the_state_of_transformers_goes_on_from_checkpoint_to_checkpoint(tmp_pat
     more_steps, more_events = look(source)
     assert [step.step for step in more_steps] == list(range(22, 41, 2))
     assert evaluations([*events, *more_events]) == [10, 20, 30, 40]
+
+
+def test_a_checkpoint_that_its_training_has_removed_is_no_error_and_no_step_comes_twice(
+    tmp_path: Path,
+) -> None:
+    """The list of files is older than the files: transformers keeps only the last checkpoints."""
+    shutil.copytree(FIXTURES / "transformers" / "checkpoint-20", tmp_path / "checkpoint-20")
+    paths = [tmp_path / "checkpoint-20" / "trainer_state.json"]
+    source = follow(paths)
+    assert len(look(source)[0]) == 10
+    shutil.copytree(FIXTURES / "transformers" / "checkpoint-40", tmp_path / "checkpoint-40")
+    shutil.rmtree(tmp_path / "checkpoint-20")
+    assert look(source) == ([], [])
+    paths.clear()
+    assert look(source) == ([], [])
+    paths.append(tmp_path / "checkpoint-40" / "trainer_state.json")
+    assert [step.step for step in look(source)[0]] == list(range(22, 41, 2))
+
+
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").mkdir()
+    (tmp_path / "metrics.csv").write_text("step,loss\n1,3.0\n")
+    names = ("events.out.tfevents.gone", "metrics.jsonl", "metrics.csv")
+    steps, _ = look(follow([tmp_path / name for name in names]))
+    assert [step.loss for step in steps] == [3.0]
 
 
 def test_only_one_of_several_files_with_the_same_numbers_is_followed() -> None:

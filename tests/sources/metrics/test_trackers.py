@@ -244,6 +244,7 @@ def test_of_a_database_the_named_run_is_read_and_a_later_attempt_of_the_training
     reading = look(source)
     assert isinstance(reading.payload, MetricsChunk)
     assert [(step.step, step.loss) for step in reading.payload.steps] == [(3, 7.0)]
+    assert reading.payload.is_restart
 
 
 def test_only_new_rows_are_returned_and_a_large_file_is_read_rarely(tmp_path: Path) -> None:

@@ -164,6 +164,8 @@ def test_a_missing_directory_is_one_line_with_a_remedy(tmp_path: Path) -> None:
 def test_a_roster_has_a_name_on_each_line(tmp_path: Path) -> None:
     roster = put(tmp_path, "ada  # the first\n\n# nobody\nbob\r\n", "roster")
     assert read_roster(roster) == {"ada", "bob"}
+    put(tmp_path, "\ufeffada\r\nbob\r\n", "roster")  # as Windows' Notepad writes it
+    assert read_roster(roster) == {"ada", "bob"}
     put(tmp_path, "ada\nbob, eve\n", "roster")
     with pytest.raises(UserError, match=r"roster:2: 2 words"):
         read_roster(roster)

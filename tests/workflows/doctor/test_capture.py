@@ -110,6 +110,13 @@ def test_captured_nodes_keep_parsed_fields_and_lose_people_s_text() -> None:
     assert len({node.name[:-1] for node in after}) == 1
 
 
+def test_the_nodes_that_may_submit_to_a_partition_lose_their_names() -> None:
+    text = strike_pairs("PartitionName=gpu AllocNodes=login1.alice-lab.org,hub[2-3] State=UP", STRIKES)
+    assert "login" not in text
+    assert "hub[" not in text
+    assert strike_pairs("PartitionName=gpu AllocNodes=ALL", STRIKES) == "PartitionName=gpu AllocNodes=ALL"
+
+
 def test_ended_jobs_are_read_from_a_capture() -> None:
     raw = captured("history-24.11.txt").decode("utf-8", "surrogateescape")
     query = history_query("root", 3600.0)
