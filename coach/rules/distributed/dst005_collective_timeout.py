@@ -30,7 +30,7 @@ _TIMEOUT = (
     r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?(?:[Tt]imeout|[Tt]imed out)"
 )
 _STATUS = (
-    r"(?:PG ID (?P<group>\S+) )?(?:PG GUID \S+ )?Rank (?P<who>\d+)\].*?last enqueued (?:NCCL )?work: "
+    r"(?:PG (?:ID \S+ PG GUID )?(?P<group>\S+) )?Rank (?P<who>\d+)\].*?last enqueued (?:NCCL )?work: "
     r"(?P<enqueued>-?\d+), "
     r"last completed (?:NCCL )?work: (?P<completed>-?\d+)"
 )
@@ -59,6 +59,8 @@ class _Rank:
     """Number of elements of the rank's own input."""
     enqueued: int | None = None
     completed: int | None = None
+    group: str | None = None
+    """The name of its process group; each group numbers its own operations."""
 
     def __str__(self) -> str:
         where = f"waits in {self.op}" if self.op else "says no operation"
@@ -168,6 +170,7 @@ class CollectiveTimeout(EndingRule):
                 rank.num_elements = _int(hit.fields.get("numel"))
             if "enqueued" in hit.fields and rank.enqueued is None:
                 rank.enqueued, rank.completed = int(hit.fields["enqueued"]), int(hit.fields["completed"])
+                rank.group = hit.fields.get("group")
         return ranks
 
     def _text(self, ranks: dict[int, _Rank], odd: OddRanks | None) -> str:
@@ -186,12 +189,30 @@ def _num_ranks(snapshot: TargetSnapshot) -> int | None:
 
 def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> OddRanks | None:
     """The ranks that the others waited for, by the watchdog's lines; None if these do not show it."""
-    waiting = {number: rank for number, rank in ranks.items() if rank.op}
+    waiting = _waiting(ranks)
     if not waiting:
         return None
+    in_groups = (_odd_in_group(group) for group in _groups(ranks))
+    return _absent(ranks, waiting, num_ranks) or next(filter(None, in_groups), None)
+
+
+def _waiting(ranks: Mapping[int, _Rank]) -> dict[int, _Rank]:
+    return {number: rank for number, rank in ranks.items() if rank.op}
+
+
+def _groups(ranks: Mapping[int, _Rank]) -> Iterable[Mapping[int, _Rank]]:
+    """The ranks by process group; all together if at most one group is named."""
+    names = dict.fromkeys(rank.group for rank in ranks.values() if rank.group is not None)
+    if len(names) < 2:
+        return (ranks,)
+    return ({number: rank for number, rank in ranks.items() if rank.group == name} for name in names)
+
+
+def _odd_in_group(ranks: Mapping[int, _Rank]) -> OddRanks | None:
+    """The ranks of one process group for which its others waited."""
+    waiting = _waiting(ranks)
     return (
-        _absent(ranks, waiting, num_ranks)
-        or _behind(waiting)
+        _behind(waiting)
         or (_called_otherwise(waiting) if any(rank.seq is not None for rank in waiting.values()) else None)
         or _enqueued_least(ranks)
     )
@@ -215,7 +236,7 @@ def _behind(waiting: Mapping[int, _Rank]) -> OddRanks | None:
         return None
     first = min(sequences)
     odd = tuple(number for number, rank in waiting.items() if rank.seq == first)
-    return OddRanks(odd, f"waits at {first}, behind the others")
+    return OddRanks(odd, f"waited at {first}, behind the others")
 
 
 def _enqueued_least(ranks: Mapping[int, _Rank]) -> OddRanks | None:
