@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from statistics import fmean
 from typing import Annotated, Literal
 
@@ -433,9 +434,12 @@ def _first_not_finite(side: _Side) -> str | None:
     """`NaN from step 2` if the newest losses are not finite; a single bad step before finite ones does not
     count."""
     lead = [step for step in side.lead if step.loss is not None]
-    if not lead or math.isfinite(lead[-1].loss or 0.0):
+    stretch = list(takewhile(lambda step: not math.isfinite(step.loss or 0.0), reversed(lead)))
+    if not stretch:
         return None
-    first = side.history.first_not_finite(lead[-1].rank) or lead[-1]
+    first = stretch[-1]
+    if len(stretch) == len(lead):  # it may have begun before the kept steps
+        first = side.history.first_not_finite(first.rank) or first
     word = "NaN" if first.loss is None or math.isnan(first.loss) else "infinite"
     return f"{word} from {first.place}"
 

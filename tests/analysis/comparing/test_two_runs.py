@@ -90,6 +90,12 @@ def test_a_child_of_a_nan_run_that_stays_finite_is_better_and_says_so() -> None:
     assert loss.before is None
 
 
+def test_a_bad_step_that_the_run_survived_is_not_the_beginning_of_its_nan() -> None:
+    whole = series(0.1, 1)
+    broken = [replace(step, loss=math.nan) if step.step == 5 or step.step > 150 else step for step in whole]
+    assert row(against(whole, broken), "loss").because == "finite → NaN from step 151"
+
+
 def test_a_change_that_brings_nan_is_worse() -> None:
     broken = [Step(0, n, None, loss=math.nan, step_time_s=0.1) for n in range(1, 60)]
     assert row(against(series(0.1, seed=1), broken), "loss").verdict == WORSE
