@@ -126,7 +126,7 @@ _COMMENT = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 _HEADER = re.compile(r"(?:[ \t]*(?:#.*)?\n)*")
 """Slurm reads its options up to the first command."""
 _OTHER_MEMORY = re.compile(
-    r"^#SBATCH\b.*?[ \t](?P<option>--mem-per-(?:cpu|gpu)(?:=|[ \t]+)[^\s#]+)", re.MULTILINE
+    r"^#SBATCH\b[^#\n]*?[ \t](?P<option>--mem-per-(?:cpu|gpu)(?:=|[ \t]+)[^\s#]+)", re.MULTILINE
 )
 _WHOLE = re.compile(r"\d+")
 _SIZES = ("batch_size", "gradient_accumulation", "num_workers", "warmup_steps", "max_steps", "nproc_per_node")
@@ -319,11 +319,14 @@ def _flags(texts: Sequence[str], name: str) -> Iterator[tuple[int, re.Match[str]
 
 
 def _directives(text: str, name: str) -> Iterator[tuple[int, int, str]]:
-    """Span and value of each place in the header that sets the option; the last one counts."""
+    """Span and value of each place in the header that sets the option; the last one counts. Slurm reads no
+    option behind a further #."""
     letter = _SBATCH.get(name, "")
     long = re.escape(name.replace("_", "-"))
     short = rf"|-{letter}[= \t]*" if letter else ""
-    wanted = re.compile(rf"^#SBATCH\b.*?[ \t](?:--{long}(?:=|[ \t]+){short})(?P<value>[^\s#]+)", re.MULTILINE)
+    wanted = re.compile(
+        rf"^#SBATCH\b[^#\n]*?[ \t](?:--{long}(?:=|[ \t]+){short})(?P<value>[^\s#]+)", re.MULTILINE
+    )
     for found in wanted.finditer(text, 0, _end_of_header(text)):
         yield *found.span("value"), found["value"]
 

@@ -134,6 +134,21 @@ def test_memory_per_cpu_is_found_wherever_slurm_reads_it_and_nowhere_else(script
     assert (text, unsaid) == (new, ())
 
 
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"mem": "12G"}, "#SBATCH --mem=12G\n"),
+        ({"exclude": "node3"}, "#SBATCH --exclude=node3\n"),
+    ],
+)
+def test_an_option_in_the_remark_of_a_line_is_no_option(changes: dict[str, str], line: str) -> None:
+    script = "#!/bin/bash\n#SBATCH --nodes=1  # was --mem=16G or --mem-per-cpu=4G, and -x node1\ntrue\n"
+    read = read_script([script])
+    assert dict(read.asked) == {}
+    (text,), _ = change_script(read, changes)
+    assert text == script.replace("true\n", f"{line}true\n")
+
+
 def test_a_setting_of_the_allocator_stands_beside_those_that_are_there() -> None:
     script = "#!/bin/bash\nexport PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128\npython train.py\n"
     after, _ = change_script(
