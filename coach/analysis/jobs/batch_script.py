@@ -136,6 +136,8 @@ PRECISIONS = {
     "bf16-mixed": "bf16",
 }
 """A framework's name for a precision → the rules' name."""
+_SETS = r"(?:^|[;&|(]|\b(?:export|env)[ \t])[ \t]*(?:\w+=\S*[ \t]+)*{name}="
+"""Each place in a script that sets a variable: `A=1 NAME=2 python …` too."""
 _FLAG = r"(?<![\w.-])--{name}\b(?:[= ](?P<value>[Tt]rue|[Ff]alse|0|1)\b)?"
 
 
@@ -236,8 +238,9 @@ def change_script(script: Script, changes: Mapping[str, Any]) -> tuple[tuple[str
 
 def _edits(script: Script, key: str, value: Any) -> Iterator[tuple[int, int, int, str]]:
     if key == "env" and isinstance(value, Mapping):
-        for name, text in value.items():
-            yield _export(script.texts[0], str(name), str(text))
+        made = [_export(script.texts[0], str(name), str(text)) for name, text in value.items()]
+        if None not in made:
+            yield from filter(None, made)
     elif key in _SBATCH:
         yield _directive(script.texts[0], key, str(value))
     elif key in script.uses:
@@ -348,9 +351,13 @@ def _directive(text: str, key: str, value: str) -> tuple[int, int, int, str]:
     return 0, place, place, f"#SBATCH --{key.replace('_', '-')}={value}\n"
 
 
-def _export(text: str, name: str, value: str) -> tuple[int, int, int, str]:
-    """Add the value to those that the variable has: it may hold several settings."""
-    found = list(_assignments(text, name))
+def _export(text: str, name: str, value: str) -> tuple[int, int, int, str] | None:
+    """Add the value to those that the variable has: it may hold several settings. None if the script sets it
+    in a way that is not changed: that place would win over a new line above it."""
+    seen = _without_comments([text])[0]
+    found = list(_assignments(seen, name))
+    if len(found) < len(re.findall(_SETS.format(name=name), seen, re.MULTILINE)):
+        return None
     if found:
         kept = [
             part

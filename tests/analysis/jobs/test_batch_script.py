@@ -157,6 +157,34 @@ def test_a_setting_of_the_allocator_stands_beside_those_that_are_there() -> None
     assert "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128,expandable_segments:True\n" in after[0]
 
 
+def test_a_variable_with_a_remark_behind_it_is_changed_at_its_place() -> None:
+    script = "#!/bin/bash\nexport OMP_NUM_THREADS=1  # as the site advises\npython train.py\n"
+    (text,), unsaid = change_script(read_script([script]), {"env": {"OMP_NUM_THREADS": "4"}})
+    assert (text, unsaid) == (script.replace("=1", "=4"), ())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\npython train.py\n",
+        "OMP_NUM_THREADS=1 srun python train.py\n",
+        "export A=1 OMP_NUM_THREADS=1\npython train.py\n",
+        "OMP_NUM_THREADS=1\nsrun env OMP_NUM_THREADS=2 python train.py\n",
+    ],
+)
+def test_a_variable_that_the_script_sets_later_has_no_place(line: str) -> None:
+    script = f"#!/bin/bash\n{line}"
+    changes = {"env": {"OMP_NUM_THREADS": "4", "NCCL_DEBUG": "INFO"}}
+    assert change_script(read_script([script]), changes) == ((script,), ("env",))
+
+
+def test_a_word_about_a_variable_is_no_place_that_sets_it() -> None:
+    script = "#!/bin/bash\n# OMP_NUM_THREADS=1\necho OMP_NUM_THREADS=$OMP_NUM_THREADS\npython train.py\n"
+    (text,), unsaid = change_script(read_script([script]), {"env": {"OMP_NUM_THREADS": "4"}})
+    assert unsaid == ()
+    assert "\nexport OMP_NUM_THREADS=4\n" in text
+
+
 @pytest.mark.parametrize(
     "script",
     [
