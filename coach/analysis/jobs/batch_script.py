@@ -138,7 +138,7 @@ PRECISIONS = {
 """A framework's name for a precision → the rules' name."""
 _SETS = r"(?:^|[;&|(]|\b(?:export|env)[ \t])[ \t]*(?:\w+=\S*[ \t]+)*{name}="
 """Each place in a script that sets a variable: `A=1 NAME=2 python …` too."""
-_FLAG = r"(?<![\w.-])--{name}\b(?:[= ](?P<value>[Tt]rue|[Ff]alse|0|1)\b)?"
+_FLAG = r"(?<![\w.-])--{name}(?![\w-])(?:[= ](?P<value>[Tt]rue|[Ff]alse|0|1)\b)?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +202,10 @@ def _unambiguous_uses(seen: Sequence[str], framework: Dialect) -> dict[str, tupl
     uses: dict[str, tuple[_Use, ...]] = {}
     for dialect in (framework, *_DIALECTS):
         for key, names in dialect.words.items():
-            found = tuple(use for name in names for use in _uses(seen, name))
-            if key not in uses and found and len({use.value for use in found}) == 1:
+            places = [use for name in names for use in _uses(seen, name)]
+            found = tuple(filter(None, places))
+            is_one = len(found) == len(places) and len({use.value for use in found}) == 1
+            if key not in uses and is_one:
                 uses[key] = found
     return uses
 
@@ -275,7 +277,8 @@ def _anchor(framework: Dialect, uses: Mapping[str, tuple[_Use, ...]]) -> _Use | 
     return next((use for use in own if use.is_on_command_line), None)
 
 
-def _uses(texts: Sequence[str], name: str) -> Iterator[_Use]:
+def _uses(texts: Sequence[str], name: str) -> Iterator[_Use | None]:
+    """The places that set an option; None for one whose value is not known."""
     spelt = re.escape(name).replace("_", "[-_]")
     dash = "(?P<dash>--)?" if "." in name else "(?P<dash>--)"
     option = re.compile(
@@ -298,13 +301,17 @@ def _uses(texts: Sequence[str], name: str) -> Iterator[_Use]:
                     said[used] = list(_assignments(texts[0], used))
                 assigned = said[used]
                 if len(assigned) != 1:
+                    yield None
                     continue
                 start, end = assigned[0].span("value")
                 holder, plain = 0, assigned[0]["value"]
-            if re.fullmatch(r"[\w.+-]+", plain):
-                yield _Use(
-                    holder, start, end, plain, found.end(), name, dash, joint, is_option and index == 0
-                )
+            is_plain = re.fullmatch(r"[\w.+-]+", plain) is not None
+            is_typed = is_option and index == 0
+            yield (
+                _Use(holder, start, end, plain, found.end(), name, dash, joint, is_typed)
+                if is_plain
+                else None
+            )
 
 
 def _assignments(text: str, name: str) -> Iterable[re.Match[str]]:

@@ -149,6 +149,11 @@ def test_an_option_in_the_remark_of_a_line_is_no_option(changes: dict[str, str],
     assert text == script.replace("true\n", f"{line}true\n")
 
 
+def test_the_precision_of_an_evaluation_is_not_that_of_the_training() -> None:
+    script = "srun python run_clm.py --per_device_train_batch_size 8 --fp16-full-eval True\n"
+    assert read_script([script]).parameters["precision"] == "fp32"
+
+
 def test_a_setting_of_the_allocator_stands_beside_those_that_are_there() -> None:
     script = "#!/bin/bash\nexport PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128\npython train.py\n"
     after, _ = change_script(
@@ -190,6 +195,8 @@ def test_a_word_about_a_variable_is_no_place_that_sets_it() -> None:
     [
         "python a.py --batch_size 32\npython b.py --batch_size 64\n",
         "BS=32\nBS=64\npython a.py --batch_size $BS\n",
+        "BS=32\nBS=64\npython a.py --batch_size $BS\npython b.py --batch_size 32\n",
+        "python a.py --batch_size ${1:-16}\npython b.py --batch_size 32\n",
         "python a.py --batch_size ${1:-32}\n",
         "python a.py --batch_size $(cat size)\n",
         "# python a.py --batch_size 32\npython a.py  # --batch_size 32\n",
