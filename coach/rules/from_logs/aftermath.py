@@ -46,11 +46,15 @@ _DEATH = re.compile(
 error. A cancelled job does not count."""
 
 _ENDED_WELL = re.compile(
-    r"\b[Tt]raining\b.{0,20}\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b|\bdone training\b|\b(?:finished|exits"
-    r"|(?<!completed )completed) successfully\b"
+    r"\b[Tt]raining\b(?!.{0,20}?(?:\b(?:be|not|cannot|failed)\b|n't\b))"
+    r".{0,20}\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b"
+    r"(?! (?:on (?!\d{4})|using |only |with (?:mixed|automatic|amp|[bf][fp]?\d+|exit|code|status|errors?)\b))"
+    r"|\bdone training\b"
+    r"|\b(?<!not )(?<!n't )(?<!be )(?:finished|exits|(?<!completed )completed) successfully\b"
     r"|`Trainer\.fit` stopped"
 )
-"""Lines that report a successful end, by the program or its script."""
+"""Lines that report a successful end, by the program or its script. "Training will be done on cuda:0" and
+"Training could not be completed" do not."""
 
 _TESTS_PASSED = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)(?>.*?\d passed\b).* in [\d.:]+")
 """pytest's last line when all tests passed: the errors above it were expected."""
