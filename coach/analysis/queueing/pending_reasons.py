@@ -348,7 +348,12 @@ def _explain_limit(said: str, code: str) -> PendingReason | None:
     if match["bound"] == "Grp" and match["owner"] == "QOS":
         who = "all jobs of the QOS together have"
     explained = replace(explained, meaning=f"{who} as much as {owner} allows: {what}")
-    if match["time"] == "Minutes":
-        return replace(explained, advice="it is used up until the site resets it; another --account")
+    # GrpWall counts the past too: the time of all jobs so far, which fades or is reset as usage does.
+    if match["time"] == "Minutes" or match["what"] == "Wall":
+        other = "--qos" if match["owner"] == "QOS" else "--account"
+        advice = (
+            f"it is used up until Slurm forgets old usage (sshare) or the site resets it; another {other}"
+        )
+        return replace(explained, advice=advice)
     advice = "it starts when running ones end; or another --qos or --account"
     return replace(explained, advice=advice, starts_by_itself=True)
