@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from coach.lookback.history import History
 from coach.model.judging.finding import Severity
-from tests.rules.examples import causes, diagnose_log, judge, run, steps
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.engine import Engine
+from coach.rules.registry import build
+from tests.rules.examples import causes, diagnose_log, judge, run, scan, steps
 from tests.rules.recorded import diagnose
 
 LR = {"lr": {"default": 0.05, "usual": [1e-4, 1.0]}}
@@ -33,6 +38,24 @@ def test_a_usual_learning_rate_is_divided_by_ten_and_warmed_up(info: dict[str, o
     fix = judge(steps([1.0, math.nan, math.nan]), run=launched).findings[0].fixes[0]
     assert fix.changes == {"lr": 0.03, "warmup_steps": 100}
     assert fix.changes_learning
+
+
+def test_a_long_break_is_told_also_where_only_each_second_step_has_a_loss() -> None:
+    told = steps([1.0] * 20 + [math.nan] * 5 + [1.0] * 20)
+    both = [each for step in told for each in (step, replace(step, loss=None))]
+    numbered = [replace(step, step=number) for number, step in enumerate(both, 1)]
+    (finding,) = [each for each in judge(numbered, run=run()).findings if each.rule == "NUM001"]
+    assert finding.severity is Severity.INFO
+    assert finding.summary == "The loss was not finite from step 41 to 49 and is finite again"
+
+
+def test_the_same_line_number_of_another_log_proves_nothing() -> None:
+    broken = "".join(f"step {step} G_loss: {'nan' if step > 3 else 0.5}\n" for step in range(1, 9))
+    other = "".join(f"step {step} loss: 0.{step}\n" for step in range(1, 9))
+    hits = (*scan(broken), *(replace(hit, file="other.log") for hit in scan(other)))
+    snapshot = TargetSnapshot("runs", None, log_hits=hits)
+    finding = Engine(build()).diagnose(snapshot, History()).findings[0]
+    assert (finding.cause, finding.severity) == ("nan_loss", Severity.CRITICAL)
 
 
 def test_one_bad_step_while_the_run_lives_is_not_yet_a_finding() -> None:

@@ -348,7 +348,8 @@ def _is_sudden(before: Sequence[Step]) -> bool:
 
 
 def _longest_stretch(steps: Sequence[Step]) -> list[Step]:
-    stretches = [list(group) for is_finite, group in groupby(steps, _is_finite) if not is_finite]
+    told = (step for step in steps if step.loss is not None)
+    stretches = [list(group) for is_finite, group in groupby(told, _is_finite) if not is_finite]
     return max(stretches, key=len, default=[])
 
 
@@ -444,7 +445,8 @@ def _follows(finite: LogHit, hit: LogHit) -> bool:
 def _is_of_a_part(hit: LogHit, finite: Sequence[LogHit]) -> bool:
     """True if the NaN belongs to another series, and the total loss is finite beside or after it."""
     return not losslines.is_whole_not_finite(hit.named) and any(
-        (_follows(other, hit) or other.line == hit.line) and losslines.is_whole_finite(other.named)
+        (_follows(other, hit) or (other.file, other.line) == (hit.file, hit.line))
+        and losslines.is_whole_finite(other.named)
         for other in finite
     )
 
