@@ -406,9 +406,22 @@ def test_a_printed_counter_says_how_much_time_the_whole_training_needs() -> None
     finding = limit_at(*(f"[epoch {n}/40] train loss: {2 / n:.3f}" for n in range(1, 21)), written_s=199.0)
     assert finding.summary.endswith("ended by Slurm, at epoch 20 of 40")
     assert finding.fixes[0].changes == {"time": "00:05:00"}
-    assert finding.fixes[0].title.endswith("20 of 40 epochs took 1.7 min, all need about 3.3 min")
+    assert finding.fixes[0].title.endswith("20 of 40 epochs took 1.7 min, all 40 need about 3.3 min")
     unsure = limit_at(*(f"step {n:5}/1000  loss=2.0" for n in (0, 10, 20)), "srun: forcing job termination")
     assert "if it made progress to the end" in unsure.fixes[0].title
+
+
+@pytest.mark.parametrize(
+    ("first", "interval", "minutes"),
+    [(21, 1, "6.7 min"), (1, 1, "2.2 min"), (0, 1, "2.2 min"), (10, 10, "2.2 min"), (22, 2, "6.7 min")],
+)
+def test_the_pace_of_a_resumed_training_counts_what_it_did_itself(
+    first: int, interval: int, minutes: str
+) -> None:
+    lines = [f"[epoch {n}/40] train loss: 0.5" for n in range(first, 31, interval)]
+    title = limit_at(*lines, written_s=199.0).fixes[0].title
+    assert minutes in title
+    assert ("epochs 21 to 30 took 1.7 min" in title) == (first > 20)
 
 
 def test_a_job_that_reports_its_checkpoints_is_told_to_resume_from_the_newest_one() -> None:

@@ -150,19 +150,19 @@ class TimeLimit(EndedBySlurm):
 
     def _by_counter(self, done: Counted, ran_s: float | None, snapshot: TargetSnapshot) -> Fix:
         if ran_s is None:
-            factor = self.values["spare"] * done.total / done.done
+            factor = self.values["spare"] * done.total / done.num_here
             return Fix(
                 f"Ask for {factor:.1f} times the time, if it made progress to the end: a hang reaches "
                 "any limit"
             )
-        needed_s = ran_s * done.total / done.done
+        needed_s = ran_s * done.total / done.num_here
         silent_s = silence_s(snapshot)
-        is_sure = silent_s is not None and silent_s < 2 * ran_s / done.done
+        is_sure = silent_s is not None and silent_s < 2 * ran_s / done.num_here
         first = "" if is_sure else ", if it made progress to the end: a hang reaches any limit"
-        why = (
-            f"{done.done} of {done.total} {done.word}s took {ran_s / 60:.1f} min, all need about "
-            f"{needed_s / 60:.1f} min{first}"
-        )
+        here = f"{done.num_here} of {done.total} {done.word}s"
+        if done.before:
+            here = f"{done.word}s {done.before + 1} to {done.done}"
+        why = f"{here} took {ran_s / 60:.1f} min, all {done.total} need about {needed_s / 60:.1f} min{first}"
         return more_time(self.values["spare"] * needed_s, why)
 
     def _needed_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
