@@ -393,6 +393,24 @@ def test_a_time_limit_that_was_too_short_is_raised_to_the_time_of_all_steps() ->
     assert ("steps done", 100, "of 6000") in [(e.text, e.value, e.unit) for e in finding.evidence]
 
 
+def test_the_time_of_all_steps_of_a_resumed_training_has_the_steps_before_it_too() -> None:
+    job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 3600, 0, 3600, 1.0, 2.0, 150.0)
+    launched = run(state="TIMEOUT", parameters={"max_steps": 6000})
+    resumed = [replace(step, step=step.step + 5000) for step in steps([2.0] * 600, 0, 0.5)]
+    snapshot = TargetSnapshot("17", 150.0, run=launched, job=job)
+    findings = Engine(build()).diagnose(snapshot, history(resumed)).findings
+    finding = next(finding for finding in findings if finding.rule == "JOB002")
+    assert finding.fixes[0].title.endswith("at its pace all steps take 105.0 min")  # 60 min and 5400 × 0.5 s
+
+
+def test_a_step_after_the_end_that_slurm_noted_leaves_no_negative_time() -> None:
+    job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 3600, 0, 3600, 1.0, 2.0, 150.0)
+    snapshot = TargetSnapshot("17", 1000.0, run=run(state="TIMEOUT"), job=job)
+    findings = Engine(build()).diagnose(snapshot, history(steps([2.0] * 10))).findings
+    evidence = {each.text: each.value for finding in findings for each in finding.evidence}
+    assert evidence["from the last step to the end"] == 0.0
+
+
 def limit_at(*lines: str, written_s: float | None = None, samples: tuple[HostSample, ...] = ()) -> Finding:
     """The finding of a job that ran 100 s and was ended at 200 s, with this log."""
     job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 100, 0, 100, 90.0, 100.0, 200.0)
