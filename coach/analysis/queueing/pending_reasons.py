@@ -90,6 +90,12 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
     ),
     "Licenses": (_W, "a license that it requests is in use", NOTHING),
     "Cleaning": (_W, "it was requeued, and its last attempt is still being cleaned up", NOTHING),
+    "Constraints": (
+        _W,
+        "no node meets its --extra constraints, or its --prefer, now",
+        "without --extra another node may do",
+    ),
+    "NvidiaImexChannels": (_W, "other jobs use all IMEX channels of its nodes", NOTHING),
     "SchedDefer": (
         _W,
         "it was to start at once, but this site does not schedule at submission",

@@ -40,6 +40,8 @@ def test_every_reason_that_slurm_24_11_can_give_is_explained(reason: str) -> Non
         ("MaxGRESRunMinsPerAccount", PendingClass.LIMIT, True, "your account has as much"),
         ("QOSMaxWallDurationPerJobLimit", PendingClass.LIMIT, False, "allows one job: time on the clock"),
         ("QOSMinGRES", PendingClass.LIMIT, False, "less than the minimum"),
+        ("Constraints", PendingClass.WAIT, True, "--extra"),
+        ("NvidiaImexChannels", PendingClass.WAIT, True, "IMEX channels"),
         ("PartitionTimeLimit", PendingClass.NEVER, False, "longer than its partition allows"),
         ("DependencyNeverSatisfied", PendingClass.NEVER, False, "does not accept"),
         ("BadConstraints", PendingClass.NEVER, False, "no node has all"),
