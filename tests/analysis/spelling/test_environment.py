@@ -162,6 +162,14 @@ def test_paths_are_made_absolute_where_they_are_used() -> None:
     assert placed.python == "python3.11"
 
 
+def test_a_conda_environment_may_be_a_variable_alone() -> None:
+    conda = environment_from_table("torch", {"kind": "conda", "path": "$TORCH_ENV"}, "config.toml:1")
+    assert with_absolute_paths(conda, "/work", {"TORCH_ENV": "/sw/envs/torch/"}).path == "/sw/envs/torch"
+    assert with_absolute_paths(conda, "/work", {"TORCH_ENV": "pytorch"}).path == "pytorch"
+    with pytest.raises(UserError, match=r"config.toml:1: environments.torch.path = '\$TORCH_ENV'.*not set"):
+        with_absolute_paths(conda, "/work", {})
+
+
 def test_an_unset_variable_in_a_path_is_named() -> None:
     image = environment_from_table("pt", {"kind": "apptainer", "image": "${SCRATCH}/pt.sif"}, "f:1")
     with pytest.raises(UserError, match=r"f:1: environments\.pt\.image = .* the variable SCRATCH is not set"):
