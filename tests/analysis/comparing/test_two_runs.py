@@ -21,7 +21,7 @@ from coach.lookback.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import MetricEvent, Step
 from coach.model.training.run import Run
-from coach.model.training.telemetry import HostSample
+from coach.model.training.telemetry import GpuSample, HostSample
 from tests.rules import examples
 
 
@@ -81,6 +81,22 @@ def test_a_run_with_steps_half_as_long_is_better_in_throughput_and_step_time() -
 def test_more_memory_is_worse() -> None:
     comparison = against(series(0.1, seed=1), series(0.1, seed=2, memory=2000.0))
     assert row(comparison, "memory peak").verdict == WORSE
+
+
+def test_memory_by_torch_and_memory_by_the_driver_are_not_compared() -> None:
+    def side(torch: float | None, driver: float | None) -> History:
+        told = [replace(step, memory_reserved_mib=torch) for step in series(0.1, 1)]
+        samples = [GpuSample("n1", 1000.0, 0, None, memory_used_mib=driver)] if driver else []
+        return examples.history(told, samples)
+
+    def memory(before: History, after: History) -> tuple[str, str | None]:
+        told = compare(TargetSnapshot("a", None), before, TargetSnapshot("b", None), after)
+        return (found := row(told, "memory peak")).verdict, found.because
+
+    apart = (NOT_COMPARABLE, "other measure of memory (torch → the driver)")
+    assert memory(side(1000.0, None), side(None, 1700.0)) == apart
+    assert memory(side(1000.0, 1700.0), side(None, 1700.0)) == (NO_DIFFERENCE, None)
+    assert memory(side(1000.0, 1700.0), side(2000.0, 1700.0)) == (WORSE, None)
 
 
 def test_a_child_of_a_nan_run_that_stays_finite_is_better_and_says_so() -> None:
