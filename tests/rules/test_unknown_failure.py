@@ -229,6 +229,8 @@ def test_an_error_with_life_below_it_is_no_failure(error: tuple[str, ...], below
         ("step 9 loss 0.1", "--- Logging error ---", *TRACEBACK),
         ("done, exit code: 0",),
         ("reading", "error_rate: 3", "0 errors"),
+        ("fatal: not a git repository (or any of the parent directories): .git",),
+        ("fatal: No names found, cannot describe anything.",),
         (),
         ("",),
     ],
