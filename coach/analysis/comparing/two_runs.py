@@ -353,7 +353,15 @@ def _run_time_rows(old: _Side, new: _Side, obstacle: str | None) -> list[Row]:
     prints no rate."""
     if any(side.snapshot.state != "COMPLETED" for side in (old, new)) or _do_other_work(old, new):
         return []
+    parts = "a run was requeued or resumed, and only its last part is timed"
+    obstacle = obstacle or (parts if any(map(_has_parts, (old, new))) else None)
     return [_row("run time", "s", old, new, _run_time, False, obstacle)]
+
+
+def _has_parts(side: _Side) -> bool:
+    """True if the run was started more than once: its record has the newest start."""
+    run, job = side.snapshot.run, side.snapshot.job
+    return bool((run and len(run.segments) > 1) or (job and job.num_requeues))
 
 
 def _run_time(side: _Side) -> Estimate | None:

@@ -20,8 +20,9 @@ from coach.analysis.comparing.two_runs import (
 from coach.lookback.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import MetricEvent, Step
-from coach.model.training.run import Run
+from coach.model.training.run import Run, Segment
 from coach.model.training.telemetry import GpuSample, HostSample
+from tests.analysis.made_jobs import job
 from tests.rules import examples
 
 
@@ -200,6 +201,13 @@ def test_programs_that_tell_no_pace_are_compared_by_their_whole_run_time_if_they
     )
     other = compare(slow, History(), ended(60.0, epochs=1), History())
     assert "run time" not in [each.quantity for each in other.rows]
+    requeued = replace(fast, job=replace(job("17"), state="COMPLETED", num_requeues=1))
+    assert fast.run is not None
+    resumed = replace(fast, run=replace(fast.run, segments=(Segment(*[None] * 7),) * 2))
+    for parts in (requeued, resumed):
+        found = row(compare(slow, History(), parts, History()), "run time")
+        assert found.verdict == NOT_COMPARABLE
+        assert "only its last part is timed" in str(found.because)
 
 
 def test_runs_with_sequences_of_different_length_are_compared_by_their_tokens() -> None:
