@@ -655,6 +655,25 @@ def test_numbers_of_different_process_groups_are_not_compared() -> None:
     assert "ranks 2, 3 waited at 118" in diagnose_log(of_one).findings[0].summary
 
 
+@pytest.mark.parametrize(
+    ("num_ranks", "missing", "says_status", "told"),
+    [
+        (256, [], False, "a rank did not take part"),
+        (256, [150], False, "a rank did not take part"),
+        (64, [40], True, "rank 40 logged nothing and did not join"),
+        (48, [40], False, "rank 40 logged nothing and did not join"),
+    ],
+)
+def test_a_rank_whose_lines_were_not_kept_is_not_called_silent(
+    num_ranks: int, missing: list[int], says_status: bool, told: str
+) -> None:
+    ranks = [rank for rank in range(num_ranks) if rank not in missing]
+    each = [watched(rank, 7, "0(default_pg)").splitlines() for rank in ranks]
+    failed = [f"[rank{rank}]: Some NCCL operations have failed or timed out." for rank in ranks]
+    lines = [*(line for line, _ in each), *(line for _, line in each if says_status), *failed]
+    assert diagnose_log("\n".join(lines) + "\n").findings[0].summary.endswith(told)
+
+
 def test_a_mismatch_names_the_aspects_in_which_the_calls_differ() -> None:
     call = "CollectiveFingerPrint(SequenceNumber={}, OpType=BROADCAST, TensorShape=[{}], TensorDtypes=Float)"
     line = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import MAX_FIRST_HITS, LogHit, Signature
 from coach.rules.advice.launched_with import int_resource
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
@@ -132,7 +132,7 @@ class CollectiveTimeout(EndingRule):
         for hit in super().check(snapshot, history):
             ranks = self._ranks(snapshot)
             recorded = odd_ranks(snapshot.flight)
-            odd = recorded or _odd_one(ranks, _num_ranks(snapshot))
+            odd = recorded or _odd_one(ranks, _num_ranks(snapshot), self._has_all_lines(snapshot))
             table = [
                 Evidence(f"rank {number}: {rank}")
                 for number, rank in sorted(ranks.items())[:_MAX_RANKS_SHOWN]
@@ -161,7 +161,7 @@ class CollectiveTimeout(EndingRule):
     def _ranks(self, snapshot: TargetSnapshot) -> dict[int, _Rank]:
         ranks: dict[int, _Rank] = {}
         for hit in hits_of(snapshot, self.code):
-            who = hit.rank if hit.rank is not None else _int(hit.fields.get("who") or hit.fields.get("stuck"))
+            who = _rank_of(hit)
             if who is None:
                 continue
             rank = ranks.setdefault(who, _Rank())
@@ -172,6 +172,15 @@ class CollectiveTimeout(EndingRule):
                 rank.enqueued, rank.completed = int(hit.fields["enqueued"]), int(hit.fields["completed"])
                 rank.group = hit.fields.get("group")
         return ranks
+
+    def _has_all_lines(self, snapshot: TargetSnapshot) -> bool:
+        """True if one kind of line that several ranks wrote is kept whole: then a rank without a line wrote
+        none. Of a frequent line, only the first and the last ones are kept."""
+        hits = hits_of(snapshot, self.code)
+        num_lines = Counter((hit.file, hit.signature) for hit in hits)
+        frequent = {signature for (_, signature), count in num_lines.items() if count >= MAX_FIRST_HITS}
+        whole = [hit for hit in hits if hit.signature not in frequent]
+        return not frequent or len({_rank_of(hit) for hit in whole} - {None}) > 1
 
     def _text(self, ranks: dict[int, _Rank], odd: OddRanks | None) -> str:
         said = next((rank for rank in ranks.values() if rank.op), None)
@@ -187,13 +196,18 @@ def _num_ranks(snapshot: TargetSnapshot) -> int | None:
     return nodes * per_node if nodes and per_node else None
 
 
-def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> OddRanks | None:
+def _rank_of(hit: LogHit) -> int | None:
+    return hit.rank if hit.rank is not None else _int(hit.fields.get("who") or hit.fields.get("stuck"))
+
+
+def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None, has_all_lines: bool) -> OddRanks | None:
     """The ranks that the others waited for, by the watchdog's lines; None if these do not show it."""
     waiting = _waiting(ranks)
     if not waiting:
         return None
     in_groups = (_odd_in_group(group) for group in _groups(ranks))
-    return _absent(ranks, waiting, num_ranks) or next(filter(None, in_groups), None)
+    absent = _absent(ranks, waiting, num_ranks) if has_all_lines else None
+    return absent or next(filter(None, in_groups), None)
 
 
 def _waiting(ranks: Mapping[int, _Rank]) -> dict[int, _Rank]:
