@@ -190,7 +190,9 @@ def scaling_words(scaling: Scaling) -> tuple[str, ...]:
         if scaling.kind == WEAK:
             how = "weak scaling, each rank keeps its samples"
         each = 1 - scaling.serial_share
-        told = [f"{how}. Gustafson: {share} is not divided: each further rank adds the work of {each:.2f}"]
+        told = [
+            f"{how}. Gustafson: {share} is not divided: each further rank adds {each:.2f} of a rank's work"
+        ]
     if scaling.contention is not None and scaling.coherence is not None:
         peak = (
             f", the most at {scaling.best_num_ranks:.0f} ranks"

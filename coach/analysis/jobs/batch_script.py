@@ -19,8 +19,8 @@ from coach.analysis.spelling.printable import printable
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A framework's names for its options, the first name for an added one; and the values of options that
-    are not given."""
+    """A framework's names for its options, and the values of those that are not given. An option that coach
+    adds gets its first name."""
 
     name: str
     mark: re.Pattern[str]
@@ -143,14 +143,15 @@ _FLAG = r"(?<![\w.-])--{name}(?![\w-])(?:[= ](?P<value>[Tt]rue|[Ff]alse|0|1)\b)?
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """One place that sets an option: its value, which may stand in another text, and the end of the words
-    that set it."""
+    """One place that sets an option."""
 
     text: int
+    """Index of the text with the value: of the script, if a variable of it has the value."""
     start: int
     end: int
     value: str
     stop: int
+    """Where the option ends, in its own text."""
     name: str
     dash: str
     joint: str
@@ -171,7 +172,7 @@ class Script:
 
 
 def read_script(texts: Sequence[str], also: str = "") -> Script:
-    """`also` is further text that identifies the framework: its log."""
+    """`also` is more text that may name the framework: the job's log."""
     seen = _without_comments(texts)
     framework = next(
         (each for told in ("\n".join(seen), also) for each in _DIALECTS if each.mark.search(told)),
@@ -197,8 +198,8 @@ def _without_comments(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unambiguous_uses(seen: Sequence[str], framework: Dialect) -> dict[str, tuple[_Use, ...]]:
-    """The places of each parameter that has one value alone: by the framework's names, else by another
-    framework's."""
+    """The places of each parameter that has the same value everywhere. The framework's names come before those
+    of other frameworks."""
     uses: dict[str, tuple[_Use, ...]] = {}
     for dialect in (framework, *_DIALECTS):
         for key, names in dialect.words.items():

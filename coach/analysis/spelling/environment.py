@@ -54,19 +54,11 @@ PlaceOf = Callable[[str], str]
 """Key of the table → FILE:LINE."""
 
 
-def environment_from_table(name: str | None, table: Mapping[str, Any], place: str) -> Environment:
-    """An environment from a TOML table; `name` is None for a recipe's [environment]. Raises UserError for the
-    first mistake."""
-    environment, problems = read_environment(name, table, lambda _key: place)
-    if problems:
-        raise problems[0]
-    return environment
-
-
 def read_environment(
     name: str | None, table: Mapping[str, Any], place_of: PlaceOf
 ) -> tuple[Environment, list[UserError]]:
-    """The environment without its faulty keys, and all mistakes."""
+    """The environment without its faulty keys, and all mistakes. `name` is None for a recipe's
+    [environment]."""
     return _Table(name, table, place_of).environment()
 
 

@@ -73,8 +73,8 @@ _PLACES: tuple[tuple[re.Pattern[str], re.Pattern[str], int, int], ...] = (
         0,
     ),
 )
-"""Errors beside which a line names the file: the error, that line, and the numbers of lines above and below
-it to search. The last such line names the place itself."""
+"""Errors with a line nearby that names the file that could not be read: the error, that line, and how many
+lines above and below the error are searched for it. Of several such lines the last one has the place."""
 _CORRECT = "Correct the program at the line that is shown, and try it for a few steps"
 _KEY_ERROR = re.compile(
     r"(?:.*\.)?(?:KeyError|ConfigKeyError|ConfigAttributeError): (?:Key )?(?P<key>'[^']{1,80}')"

@@ -249,8 +249,7 @@ def left_silently(others: Iterable[LogHit], snapshot: TargetSnapshot) -> RankEnd
 
 
 def _left_before(lost: list[LogHit], snapshot: TargetSnapshot) -> RankEnd | None:
-    """The first failure, if it has an exit code but no error in the log: the errors there are of other
-    ranks."""
+    """The first failure, if it has an exit code and all errors in the log are those of other ranks."""
     first, ranks = first_failure(snapshot), {hit.rank for hit in lost}
     if first is None or (first.exit_code or 0) <= 0 or not lost:
         return None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 
 import pytest
 
 from coach.analysis.spelling.environment import (
-    environment_from_table,
     read_environment,
     spelt_environment,
     with_absolute_paths,
@@ -18,6 +18,14 @@ from coach.model.launching.environment import Environment, EnvironmentKind
 
 def table(text: str) -> dict[str, object]:
     return tomllib.loads(text)
+
+
+def environment_from_table(name: str | None, said: Mapping[str, object], place: str) -> Environment:
+    """The environment of a table. Raises UserError for the first mistake."""
+    environment, problems = read_environment(name, said, lambda _key: place)
+    if problems:
+        raise problems[0]
+    return environment
 
 
 def test_a_site_describes_its_modules_with_their_exact_versions() -> None:
