@@ -107,7 +107,7 @@ def scaling_of(sizes: Sequence[Size]) -> Scaling | None:
 
 
 def _from(law: _Law, fewest: int) -> _Law:
-    """The law in units in which the speed-up of the fewest ranks is their number, as that of the points is."""
+    """The law in the units of the points, in which the speed-up of the fewest ranks is their number."""
     return lambda share, num_ranks: fewest * law(share, num_ranks) / law(share, fewest)
 
 

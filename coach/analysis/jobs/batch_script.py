@@ -198,8 +198,8 @@ def _without_comments(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unambiguous_uses(seen: Sequence[str], framework: Dialect) -> dict[str, tuple[_Use, ...]]:
-    """The places of each parameter that has the same value everywhere. The framework's names come before those
-    of other frameworks."""
+    """The places of each parameter that has the same value everywhere. The framework's names come before
+    those of other frameworks."""
     uses: dict[str, tuple[_Use, ...]] = {}
     for dialect in (framework, *_DIALECTS):
         for key, names in dialect.words.items():
@@ -241,9 +241,7 @@ def change_script(script: Script, changes: Mapping[str, Any]) -> tuple[tuple[str
 
 def _edits(script: Script, key: str, value: Any) -> Iterator[tuple[int, int, int, str]]:
     if key == "env" and isinstance(value, Mapping):
-        made = [_export(script.texts[0], str(name), str(text)) for name, text in value.items()]
-        if None not in made:
-            yield from filter(None, made)
+        yield from _exports(script.texts[0], value)
     elif key in _SBATCH:
         yield _directive(script.texts[0], key, str(value))
     elif key in script.uses:
@@ -357,6 +355,13 @@ def _directive(text: str, key: str, value: str) -> tuple[int, int, int, str]:
             return 0, *other[-1].span("option"), f"--mem={value}"
     place = _behind_header(text)
     return 0, place, place, f"#SBATCH --{key.replace('_', '-')}={value}\n"
+
+
+def _exports(text: str, variables: Mapping[Any, Any]) -> Iterator[tuple[int, int, int, str]]:
+    """The edits that set all these variables; none if one of them has no place."""
+    made = [_export(text, str(name), str(value)) for name, value in variables.items()]
+    if None not in made:
+        yield from filter(None, made)
 
 
 def _export(text: str, name: str, value: str) -> tuple[int, int, int, str] | None:

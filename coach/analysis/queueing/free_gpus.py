@@ -185,13 +185,17 @@ def _conditions(
     yield from _named("account", partition.allow_accounts, accounts, has_children=True)
     yield from _named("QOS", partition.allow_qos, qos)
     yield from _named("group", partition.allow_groups, None)
-    denied = partition.deny_accounts if partition.allow_accounts is None else ()
-    if denied and (accounts is None or not accounts.isdisjoint(denied)):
-        yield (False if accounts and accounts <= set(denied) else None), f"not account {' or '.join(denied)}"
+    if partition.allow_accounts is None:  # beside AllowAccounts Slurm ignores DenyAccounts
+        yield from _denied(partition.deny_accounts, accounts)
     if partition.needs_reservation:
         yield None, "only with a reservation"
     if partition.allow_submit_nodes is not None:
         yield None, f"only from {' or '.join(partition.allow_submit_nodes)}"
+
+
+def _denied(denied: Sequence[str], own: Set[str] | None) -> Iterator[tuple[bool | None, str]]:
+    if denied and (own is None or not own.isdisjoint(denied)):
+        yield (False if own and own <= set(denied) else None), f"not account {' or '.join(denied)}"
 
 
 def _named(

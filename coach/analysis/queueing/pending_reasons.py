@@ -347,13 +347,7 @@ def _explain_limit(said: str, code: str) -> PendingReason | None:
         each = "one job" if match["scope"] == "PerJob" else "one node of a job"
         meaning = f"it requests more than {owner} allows {each}: {what}"
         return replace(explained, meaning=meaning, advice="request less, or use another --qos or --account")
-    who = {
-        "PerUser": "you have",
-        "PerAccount": "your account has",
-    }.get(match["scope"] or "", "you have" if match["bound"] == "Max" else "your group has")
-    if match["bound"] == "Grp" and match["owner"] == "QOS":
-        who = "all jobs of the QOS together have"
-    explained = replace(explained, meaning=f"{who} as much as {owner} allows: {what}")
+    explained = replace(explained, meaning=f"{_holder(match)} as much as {owner} allows: {what}")
     # GrpWall counts the past too: the time of all jobs so far, which fades or is reset as usage does.
     if match["time"] == "Minutes" or match["what"] == "Wall":
         other = "--qos" if match["owner"] == "QOS" else "--account"
@@ -363,3 +357,12 @@ def _explain_limit(said: str, code: str) -> PendingReason | None:
         return replace(explained, advice=advice)
     advice = "it starts when running ones end; or another --qos or --account"
     return replace(explained, advice=advice, starts_by_itself=True)
+
+
+def _holder(match: re.Match[str]) -> str:
+    """Whose use a limit counts, with its verb."""
+    if match["scope"] == "PerAccount":
+        return "your account has"
+    if match["scope"] == "PerUser" or match["bound"] == "Max":
+        return "you have"
+    return "all jobs of the QOS together have" if match["owner"] == "QOS" else "your group has"

@@ -67,14 +67,14 @@ def _counted_in(tail: LogTail) -> Counted | None:
     if len({each.done for each in mine}) < _MIN_SEEN or len({each.total for each in mine}) > 1:
         return None
     has_restarted = any(before.done > after.done for before, after in pairwise(mine))
-    if has_restarted or not mine[-1].done:
-        return None
-    return replace(mine[-1], before=_before(mine) if tail.first_line == 1 else 0)
+    return None if has_restarted or not mine[-1].done else replace(mine[-1], before=_before(mine, tail))
 
 
-def _before(mine: Sequence[Counted]) -> int:
+def _before(mine: Sequence[Counted], tail: LogTail) -> int:
     """The counter's value before the first line of a log, one interval below the first value; 0 for a
-    training that begins there."""
+    training that begins there, or if that line is not kept."""
+    if tail.first_line > 1:
+        return 0
     first, second = list(dict.fromkeys(each.done for each in mine))[:2]
     interval = second - first
     return 0 if first <= max(1, interval) else first - interval

@@ -39,13 +39,13 @@ class NotLearning(Rule):
         A long course of training losses that stays, after its first tenth, within one percent of ln 2, ln 10,
         ln 100 or ln 1000 (the loss of guessing evenly among 2, 10, 100 or 1000 classes), or of the logarithm
         of the number of classes that the log names (`num_classes`, `num_labels`), and does not fall from its
-        first third to its last; if the launch names the number, only that one counts. Or a learning rate of 0 beside each loss, in metrics or in a
-        log, or in the launch if the program reports none, with a loss that does not fall. Or a loss that
-        stays at its first value from the first steps on: a warning if all values agree to a thousandth, info
-        if they vary only by noise that is small enough to exclude a fall. Or, as a cause of its own, a
-        warm-up (`warmup_steps` in the launch or the log) with the same rate beside each loss, from a step
-        within the warm-up to a step after its end: the schedule is never stepped. This is a warning if the
-        rate is below the requested one, else info.
+        first third to its last; if the launch names the number, only that one counts. Or a learning rate of 0
+        beside each loss, in metrics or in a log, or in the launch if the program reports none, with a loss
+        that does not fall. Or a loss that stays at its first value from the first steps on: a warning if all
+        values agree to a thousandth, info if they vary only by noise that is small enough to exclude a fall.
+        Or, as a cause of its own, a warm-up (`warmup_steps` in the launch or the log) with the same rate
+        beside each loss, from a step within the warm-up to a step after its end: the schedule is never
+        stepped. This is a warning if the rate is below the requested one, else info.
     Why it matters
         The model gives the same answer for every input. More time will not change that.
     When it stays silent
