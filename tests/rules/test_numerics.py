@@ -10,7 +10,7 @@ from coach.model.judging.finding import Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build
-from tests.rules.examples import causes, diagnose_log, judge, run, scan, steps
+from tests.rules.examples import causes, diagnose_log, diagnose_whole, judge, run, scan, steps
 from tests.rules.recorded import diagnose
 
 LR = {"lr": {"default": 0.05, "usual": [1e-4, 1.0]}}
@@ -148,3 +148,56 @@ def test_small_gradients_of_a_loss_that_falls_or_is_low_are_convergence() -> Non
     assert not vanishing(1e-8, [1e-5] * 150)
     assert not vanishing(1e-3, [2.3] * 150)
     assert not vanishing(0.0, [2.3] * 50)
+
+
+FALLING = "".join(f"step {step} loss: {2 / (step + 1):.3f}\n" for step in range(80))
+MONITORED = (
+    "Monitored metric val_loss = nan is not finite. Previous best value was 0.5. Signaling Trainer to stop.\n"
+)
+
+
+def test_a_validation_loss_that_stops_the_trainer_is_not_told_as_the_training_loss() -> None:
+    (finding,) = diagnose_whole(FALLING + MONITORED).findings
+    assert (finding.rule, finding.severity) == ("NUM001", Severity.WARNING)
+    assert finding.summary == (
+        "val_loss is not finite, and the trainer stopped early; the training loss is finite"
+    )
+    assert "held-out samples" in finding.fixes[0].title
+    (unknown,) = diagnose_whole(MONITORED).findings
+    assert (unknown.severity, unknown.summary) == (
+        Severity.CRITICAL,
+        "val_loss is not finite, and the trainer stopped early",
+    )
+    broken = "".join(f"step {step} loss: nan\n" for step in range(5))
+    assert "The training loss is NaN" in diagnose_whole(broken + MONITORED).findings[0].summary
+
+
+def test_a_trial_that_stopped_at_a_nan_is_no_finding_if_the_program_trains_on() -> None:
+    stopped = "trial 1\nstep 1 loss: 3.2\nLoss is nan, stopping training\n"
+    assert causes(diagnose_whole(stopped)) == ["nan_loss"]
+    assert causes(diagnose_whole(f"{stopped}trial 2\n{FALLING}")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Loss is nan, stopping training", "The training loss is NaN (first in line"),
+        (
+            "RuntimeError: The total norm of order 2.0 for gradients from `parameters` is non-finite, so it "
+            "cannot be clipped.",
+            "The gradients are not finite, and the program stopped",
+        ),
+        (
+            "RuntimeError: Function 'MulBackward0' returned nan values in its 0th output.",
+            "The gradients are not finite, and the program stopped",
+        ),
+        (
+            "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
+            "A value of the model is not finite, and the program stopped",
+        ),
+    ],
+)
+def test_only_a_line_about_the_loss_is_told_as_the_loss(line: str, words: str) -> None:
+    finding = diagnose_whole(f"step 1 loss: 2.0\n{line}\n").findings[0]
+    assert finding.rule == "NUM001"
+    assert finding.summary.startswith(words)
