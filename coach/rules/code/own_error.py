@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from coach.model.judging.finding import Evidence, Fix, Hit, Subject
 from coach.model.judging.outcome import RankEnd
@@ -76,6 +78,17 @@ _PLACES: tuple[tuple[re.Pattern[str], re.Pattern[str], int, int], ...] = (
 """Errors with a line nearby that names the file that could not be read: the error, that line, and how many
 lines above and below the error are searched for it. Of several such lines the last one has the place."""
 _CORRECT = "Correct the program at the line that is shown, and try it for a few steps"
+_FIND = "Find the place in the program by the lines above the error, correct it, and try it for a few steps"
+"""The advice if no line of the program is shown."""
+_OF_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "usage": "Correct the options of the command that starts the program, or its configuration: the program "
+        "does not accept them; its --help lists what it accepts",
+        "hydra": "Correct the configuration, or what the command line overrides in it; "
+        "HYDRA_FULL_ERROR=1 shows the whole error",
+    }
+)
+"""Signature → advice, for a program that refuses what it is given."""
 _KEY_ERROR = re.compile(
     r"(?:.*\.)?(?:KeyError|ConfigKeyError|ConfigAttributeError): (?:Key )?(?P<key>'[^']{1,80}')"
 )
@@ -119,7 +132,7 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
         fixes=(
             rename(*hides)
             if hides is not None
-            else Fix(_advice_on_place(place[0]) if place else _advice(first)),
+            else Fix(_advice_on_place(place[0]) if place else _advice(first, frame is not None)),
         ),
         since_s=first.time_s,
     )
@@ -151,9 +164,10 @@ def _advice_on_place(place: re.Match[str]) -> str:
     )
 
 
-def _advice(hit: LogHit) -> str:
+def _advice(hit: LogHit, is_line_shown: bool) -> str:
     known = next((advice for pattern, advice in _ADVICE if pattern.search(hit.text)), None)
-    return known or _advice_on_key(hit) or _CORRECT
+    of_settings = None if is_line_shown else _OF_SETTINGS.get(hit.signature)
+    return known or of_settings or _advice_on_key(hit) or (_CORRECT if is_line_shown else _FIND)
 
 
 def _advice_on_key(hit: LogHit) -> str | None:
