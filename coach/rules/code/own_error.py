@@ -125,6 +125,7 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
         evidence=(
             quote(first),
             *([Evidence(place[0].string.strip(), first.file, place[1])] if place else []),
+            *_led_to(first, hits),
             *([frame] if frame else []),
         ),
         confidence=0.8,
@@ -137,6 +138,12 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
         since_s=first.time_s,
     )
     return told_as_hidden(hit, snapshot)
+
+
+def _led_to(first: LogHit, hits: list[LogHit]) -> list[Evidence]:
+    """The exception that was raised while the program handled the first one: it may say what is wrong."""
+    later = [hit for hit in hits if hit.block is not None and first.block in hit.block.chain]
+    return [quote(later[-1])] if later and first.block is not None else []
 
 
 def _place_in_a_file(hit: LogHit, snapshot: TargetSnapshot) -> tuple[re.Match[str], int] | None:

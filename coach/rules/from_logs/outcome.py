@@ -141,7 +141,14 @@ def _first_end(snapshot: TargetSnapshot, blocks: list[ErrorBlock]) -> RankEnd | 
         return RankEnd(told.rank, told.node, told.exit_code, told, is_told_by_launcher=True)
     raised = list(filter(_is_end, blocks))
     is_ordered = len({block.file for block in raised}) == 1
-    return RankEnd(raised[0].rank, None, None, raised[0]) if is_ordered else None
+    return RankEnd(raised[0].rank, None, None, _raised_last(raised)) if is_ordered else None
+
+
+def _raised_last(raised: list[ErrorBlock]) -> ErrorBlock:
+    """The exception to which the earliest one led: that one ended the program."""
+    places = [[each.first_line for each in block.chain] for block in raised]
+    later = [block for block, chain in zip(raised, places, strict=True) if raised[0].first_line in chain]
+    return later[-1] if later else raised[0]
 
 
 def _is_end(block: ErrorBlock) -> bool:
