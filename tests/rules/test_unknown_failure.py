@@ -266,6 +266,7 @@ def test_a_line_about_a_training_that_has_no_good_end_hides_no_error(line: str) 
         "Training completed with a loss of 0.21",
         "training is done!",
         "Training done on 2026-11-21 10:00:01",
+        "Training completed (0 failed)",
         "job 17 completed successfully",
     ],
 )

@@ -46,8 +46,8 @@ _DEATH = re.compile(
 error. A cancelled job does not count."""
 
 _ENDED_WELL = re.compile(
-    r"\b[Tt]raining\b(?!.{0,20}?(?:\b(?:be|not|cannot|failed)\b|n't\b))"
-    r".{0,20}\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b"
+    r"\b[Tt]raining\b(?:(?!\b(?:be|not|cannot|failed)\b|n't\b).){0,20}"
+    r"\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b"
     r"(?! (?:on (?!\d{4})|using |only |with (?:mixed|automatic|amp|[bf][fp]?\d+|exit|code|status|errors?)\b))"
     r"|\bdone training\b"
     r"|\b(?<!not )(?<!n't )(?<!be )(?:finished|exits|(?<!completed )completed) successfully\b"
