@@ -52,6 +52,7 @@ PUT_TOGETHER = {
     "coach.sources.logs.scanner.search": "a signature's exception: tried as such",
     "coach.analysis.jobs.batch_script._assignments": "names of a fixed list, in a script of the user",
     "coach.analysis.jobs.batch_script._directives": "names of a fixed list, in a script of the user",
+    "coach.analysis.jobs.batch_script._export": "names of variables, in the user's own script",
     "coach.analysis.jobs.batch_script._flags": "names of a fixed list, in a script of the user",
     "coach.analysis.jobs.batch_script._uses": "names of a fixed list, in a script of the user",
     "coach.analysis.query.kinds._name_test": "a glob of the user",

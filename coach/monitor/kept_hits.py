@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from coach.model.training.log import MAX_FIRST_HITS as MAX_FIRST_HITS
 from coach.model.training.log import LogHit
 
-MAX_FIRST_HITS = 100
 MAX_BETWEEN_HITS = 256
 MAX_LAST_HITS = 100
 

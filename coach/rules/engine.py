@@ -134,7 +134,9 @@ def _see(conditions: dict[_Key, _Condition], key: _Key, rule: Rule, hit: Hit, no
         condition.since_s = hit.since_s
     if condition.is_firing:
         return
-    lasted = math.inf if now_s is None or condition.since_s is None else now_s - condition.since_s
+    # A line of a log may be ahead of the target's time: it has another time zone, and Slurm's end of a job
+    # has no fraction of a second.
+    lasted = math.inf if now_s is None or condition.since_s is None else max(0.0, now_s - condition.since_s)
     condition.is_firing = lasted >= rule.for_s
 
 

@@ -276,6 +276,38 @@ def fix_of(*lines: str) -> str:
     return diagnose_log("\n".join(("Traceback (most recent call last):", *lines))).findings[0].fixes[0].title
 
 
+def test_an_exception_that_led_to_another_is_shown_with_the_one_that_ended_the_program() -> None:
+    frame = '  File "/home/user/train.py", line 5, in <module>\n    build(name)\n'
+    diagnosis = diagnose_whole(
+        f"Traceback (most recent call last):\n{frame}KeyError: 'resnet7'\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        f"Traceback (most recent call last):\n{frame}ValueError: unknown model resnet7\n"
+    )
+    (finding,) = diagnosis.findings
+    assert finding.summary == "KeyError: 'resnet7'"
+    assert "ValueError: unknown model resnet7" in [each.text for each in finding.evidence]
+    assert diagnosis.outcome is not None
+    assert diagnosis.outcome.reason == "ValueError"
+
+
+@pytest.mark.parametrize(
+    ("log", "advice"),
+    [
+        ("train.py: error: unrecognized arguments: --foo\n", "Correct the options of the command"),
+        ('error: Parser key "model":\n', "Correct the options of the command"),
+        (
+            "In 'config': Could not find 'model/x'\n\n"
+            "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n",
+            "Correct the configuration",
+        ),
+        ("ValueError: no samples\n", "Find the place in the program"),
+    ],
+)
+def test_no_line_is_to_be_corrected_where_none_is_shown(log: str, advice: str) -> None:
+    (finding,) = diagnose_whole(log).findings
+    assert (finding.rule, finding.fixes[0].title.startswith(advice)) == ("COD001", True)
+
+
 def test_a_missing_key_of_a_configuration_may_be_misspelt_there() -> None:
     frame = '  File "/home/user/train.py", line 5, in <module>'
     line = "    lr = cfg['optim']['learning_rate']"

@@ -393,6 +393,24 @@ def test_a_time_limit_that_was_too_short_is_raised_to_the_time_of_all_steps() ->
     assert ("steps done", 100, "of 6000") in [(e.text, e.value, e.unit) for e in finding.evidence]
 
 
+def test_the_time_of_all_steps_of_a_resumed_training_has_the_steps_before_it_too() -> None:
+    job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 3600, 0, 3600, 1.0, 2.0, 150.0)
+    launched = run(state="TIMEOUT", parameters={"max_steps": 6000})
+    resumed = [replace(step, step=step.step + 5000) for step in steps([2.0] * 600, 0, 0.5)]
+    snapshot = TargetSnapshot("17", 150.0, run=launched, job=job)
+    findings = Engine(build()).diagnose(snapshot, history(resumed)).findings
+    finding = next(finding for finding in findings if finding.rule == "JOB002")
+    assert finding.fixes[0].title.endswith("at its pace all steps take 105.0 min")  # 60 min and 5400 × 0.5 s
+
+
+def test_a_step_after_the_end_that_slurm_noted_leaves_no_negative_time() -> None:
+    job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 3600, 0, 3600, 1.0, 2.0, 150.0)
+    snapshot = TargetSnapshot("17", 1000.0, run=run(state="TIMEOUT"), job=job)
+    findings = Engine(build()).diagnose(snapshot, history(steps([2.0] * 10))).findings
+    evidence = {each.text: each.value for finding in findings for each in finding.evidence}
+    assert evidence["from the last step to the end"] == 0.0
+
+
 def limit_at(*lines: str, written_s: float | None = None, samples: tuple[HostSample, ...] = ()) -> Finding:
     """The finding of a job that ran 100 s and was ended at 200 s, with this log."""
     job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 100, 0, 100, 90.0, 100.0, 200.0)
@@ -406,9 +424,22 @@ def test_a_printed_counter_says_how_much_time_the_whole_training_needs() -> None
     finding = limit_at(*(f"[epoch {n}/40] train loss: {2 / n:.3f}" for n in range(1, 21)), written_s=199.0)
     assert finding.summary.endswith("ended by Slurm, at epoch 20 of 40")
     assert finding.fixes[0].changes == {"time": "00:05:00"}
-    assert finding.fixes[0].title.endswith("20 of 40 epochs took 1.7 min, all need about 3.3 min")
+    assert finding.fixes[0].title.endswith("20 of 40 epochs took 1.7 min, all 40 need about 3.3 min")
     unsure = limit_at(*(f"step {n:5}/1000  loss=2.0" for n in (0, 10, 20)), "srun: forcing job termination")
     assert "if it made progress to the end" in unsure.fixes[0].title
+
+
+@pytest.mark.parametrize(
+    ("first", "interval", "minutes"),
+    [(21, 1, "6.7 min"), (1, 1, "2.2 min"), (0, 1, "2.2 min"), (10, 10, "2.2 min"), (22, 2, "6.7 min")],
+)
+def test_the_pace_of_a_resumed_training_counts_what_it_did_itself(
+    first: int, interval: int, minutes: str
+) -> None:
+    lines = [f"[epoch {n}/40] train loss: 0.5" for n in range(first, 31, interval)]
+    title = limit_at(*lines, written_s=199.0).fixes[0].title
+    assert minutes in title
+    assert ("epochs 21 to 30 took 1.7 min" in title) == (first > 20)
 
 
 def test_a_job_that_reports_its_checkpoints_is_told_to_resume_from_the_newest_one() -> None:

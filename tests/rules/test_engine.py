@@ -69,6 +69,12 @@ def test_a_condition_must_last_before_it_is_a_finding() -> None:
     assert engine.diagnose(at(110.0), History()).findings[0].since_s == 100.0
 
 
+@pytest.mark.parametrize("ahead_s", [0.4, 5 * 3600.0], ids=["a fraction of a second", "another time zone"])
+def test_a_line_whose_time_is_ahead_of_the_end_of_the_job_is_a_finding_at_once(ahead_s: float) -> None:
+    (finding,) = Engine([planted(hit(since_s=100.0 + ahead_s))]).diagnose(at(100.0), History()).findings
+    assert finding.rule == "TST001"
+
+
 def test_a_condition_that_ended_while_pending_starts_again() -> None:
     rule = planted(hit(), for_s=10.0)
     engine = Engine([rule])

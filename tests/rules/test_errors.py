@@ -631,6 +631,49 @@ def test_ranks_that_made_the_same_call_are_no_mismatch(calls: list[str]) -> None
     assert "where the others called" not in finding.summary
 
 
+def watched(rank: int, seq: int, group: str) -> str:
+    """What torch 2.5 prints for a rank that waits in a process group."""
+    number = group.partition("(")[0]
+    return (
+        f"[rank{rank}]:[E1121 04:30:12.41 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective "
+        f"operation timeout: WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, "
+        "Timeout(ms)=600000) ran for 600031 milliseconds before timing out.\n"
+        f"[rank{rank}]:[E1121 04:30:12.50 ProcessGroupNCCL.cpp:2268] [PG ID {number} PG GUID {group} "
+        f"Rank {rank}]  failure detected by watchdog at work sequence id: {seq} PG status: last enqueued "
+        f"work: {seq + 2}, last completed work: {seq - 1}\n"
+    )
+
+
+def test_numbers_of_different_process_groups_are_not_compared() -> None:
+    groups = ("5(mesh_tp)", "5(mesh_tp)", "6(mesh_tp)", "6(mesh_tp)")
+    sequences = (120, 120, 118, 118)
+    log = "".join(map(watched, range(4), sequences, groups))
+    assert diagnose_log(log).findings[0].summary.endswith("timed out: a rank did not take part")
+    late = "".join(map(watched, range(4), (120, 120, 118, 117), groups))
+    assert "rank 3 waited at 117, behind the others" in diagnose_log(late).findings[0].summary
+    of_one = "".join(map(watched, range(4), sequences, ["0(default_pg)"] * 4))
+    assert "ranks 2, 3 waited at 118" in diagnose_log(of_one).findings[0].summary
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "missing", "says_status", "told"),
+    [
+        (256, [], False, "a rank did not take part"),
+        (256, [150], False, "a rank did not take part"),
+        (64, [40], True, "rank 40 logged nothing and did not join"),
+        (48, [40], False, "rank 40 logged nothing and did not join"),
+    ],
+)
+def test_a_rank_whose_lines_were_not_kept_is_not_called_silent(
+    num_ranks: int, missing: list[int], says_status: bool, told: str
+) -> None:
+    ranks = [rank for rank in range(num_ranks) if rank not in missing]
+    each = [watched(rank, 7, "0(default_pg)").splitlines() for rank in ranks]
+    failed = [f"[rank{rank}]: Some NCCL operations have failed or timed out." for rank in ranks]
+    lines = [*(line for line, _ in each), *(line for _, line in each if says_status), *failed]
+    assert diagnose_log("\n".join(lines) + "\n").findings[0].summary.endswith(told)
+
+
 def test_a_mismatch_names_the_aspects_in_which_the_calls_differ() -> None:
     call = "CollectiveFingerPrint(SequenceNumber={}, OpType=BROADCAST, TensorShape=[{}], TensorDtypes=Float)"
     line = (

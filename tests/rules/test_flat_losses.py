@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 
 from coach.model.judging.finding import Diagnosis, Finding, Severity
-from tests.rules.examples import diagnose_whole, judge, steps
+from tests.rules.examples import diagnose_whole, judge, run, steps
 
 NUM_VALUES = 400
 
@@ -104,3 +104,12 @@ def test_a_loss_that_falls_slowly_is_learning(seed: int, curve: Callable[[int], 
     ]
     assert not told(judge(steps(losses)))
     assert not told(diagnose_whole(log_of(losses)))
+
+
+@pytest.mark.parametrize(("num_classes", "guesses"), [(10, True), (1000, False), (None, True)])
+def test_a_number_of_classes_that_the_launch_names_is_the_only_one(
+    num_classes: int | None, guesses: bool
+) -> None:
+    launched = run({} if num_classes is None else {"num_classes": num_classes})
+    found = told(judge(steps(noisy(math.log(10), 0.002, count=800)), run=launched))
+    assert ["guessing among 10 classes" in finding.summary for finding in found] == [guesses]

@@ -130,6 +130,17 @@ def test_a_gpu_without_any_use_is_reported_as_unused_at_the_end() -> None:
     assert "never used" in finding.summary
 
 
+@pytest.mark.parametrize(
+    ("num_busy", "words"), [(1, "uneven, the other GPU works;"), (2, "uneven, the other GPUs work;")]
+)
+def test_one_other_gpu_is_one_and_two_are_several(num_busy: int, words: str) -> None:
+    samples = gpu_samples([5.0] * 300)
+    for gpu in range(1, num_busy + 1):
+        samples += [replace(sample, gpu=gpu) for sample in gpu_samples([95.0] * 300)]
+    findings = judge(steps([1.0] * 300, 0, 1.0), samples, now_s=1300.0).findings
+    assert words in next(finding.summary for finding in findings if finding.rule == "GPU003")
+
+
 def left_open(*processes: ProcessSample, memory_mib: float = 500.0, before: float = 90.0) -> Diagnosis:
     """A job whose GPU has worked for 100 s and is idle since."""
     used = gpu_samples([before] * 100 + [0.0] * 1000, memory_used_mib=memory_mib)

@@ -318,3 +318,16 @@ def test_loaders_and_a_training_that_want_for_cpus_are_not_called_input_bound() 
     assert waiting(0.25, num_workers=0, cpu_pct=50.0, node_cpu_pct=100.0) == told, "one process does both"
     assert not waiting(0.25, num_workers=0, cpu_pct=99.0), "no CPU is left for a worker"
     assert waiting(0.5, cpu_pct=20.0, node_cpu_pct=100.0) == told
+
+
+@pytest.mark.parametrize(
+    ("own_pct", "node_pct", "whose"),
+    [(98.0, 30.0, "the job's CPUs on n1"), (20.0, 99.0, "all CPUs of n1")],
+)
+def test_the_cpus_that_are_full_are_told_apart(own_pct: float, node_pct: float, whose: str) -> None:
+    launched = run({"num_workers": 2}, {"num_nodes": 1, "gpus_per_node": 0})
+    samples = [replace(each, node="n1") for each in hosts(40, cpu_pct=own_pct, node_cpu_pct=node_pct)]
+    findings = judge(steps([1.0] * 300, 0, 0.1, 0.015), samples, launched, now_s=1040.0).findings
+    (finding,) = [finding for finding in findings if finding.rule == "GPU005"]
+    told = {each.text: each.value for each in finding.evidence}
+    assert told[f"use of {whose} during the training, mean"] == max(own_pct, node_pct)

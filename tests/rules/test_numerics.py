@@ -5,8 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from coach.lookback.history import History
 from coach.model.judging.finding import Severity
-from tests.rules.examples import causes, diagnose_log, judge, run, steps
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.engine import Engine
+from coach.rules.registry import build
+from tests.rules.examples import causes, diagnose_log, diagnose_whole, judge, run, scan, steps
 from tests.rules.recorded import diagnose
 
 LR = {"lr": {"default": 0.05, "usual": [1e-4, 1.0]}}
@@ -34,6 +38,24 @@ def test_a_usual_learning_rate_is_divided_by_ten_and_warmed_up(info: dict[str, o
     fix = judge(steps([1.0, math.nan, math.nan]), run=launched).findings[0].fixes[0]
     assert fix.changes == {"lr": 0.03, "warmup_steps": 100}
     assert fix.changes_learning
+
+
+def test_a_long_break_is_told_also_where_only_each_second_step_has_a_loss() -> None:
+    told = steps([1.0] * 20 + [math.nan] * 5 + [1.0] * 20)
+    both = [each for step in told for each in (step, replace(step, loss=None))]
+    numbered = [replace(step, step=number) for number, step in enumerate(both, 1)]
+    (finding,) = [each for each in judge(numbered, run=run()).findings if each.rule == "NUM001"]
+    assert finding.severity is Severity.INFO
+    assert finding.summary == "The loss was not finite from step 41 to 49 and is finite again"
+
+
+def test_the_same_line_number_of_another_log_proves_nothing() -> None:
+    broken = "".join(f"step {step} G_loss: {'nan' if step > 3 else 0.5}\n" for step in range(1, 9))
+    other = "".join(f"step {step} loss: 0.{step}\n" for step in range(1, 9))
+    hits = (*scan(broken), *(replace(hit, file="other.log") for hit in scan(other)))
+    snapshot = TargetSnapshot("runs", None, log_hits=hits)
+    finding = Engine(build()).diagnose(snapshot, History()).findings[0]
+    assert (finding.cause, finding.severity) == ("nan_loss", Severity.CRITICAL)
 
 
 def test_one_bad_step_while_the_run_lives_is_not_yet_a_finding() -> None:
@@ -134,3 +156,56 @@ def test_small_gradients_of_a_loss_that_falls_or_is_low_are_convergence() -> Non
     assert not vanishing(1e-8, [1e-5] * 150)
     assert not vanishing(1e-3, [2.3] * 150)
     assert not vanishing(0.0, [2.3] * 50)
+
+
+FALLING = "".join(f"step {step} loss: {2 / (step + 1):.3f}\n" for step in range(80))
+MONITORED = (
+    "Monitored metric val_loss = nan is not finite. Previous best value was 0.5. Signaling Trainer to stop.\n"
+)
+
+
+def test_a_validation_loss_that_stops_the_trainer_is_not_told_as_the_training_loss() -> None:
+    (finding,) = diagnose_whole(FALLING + MONITORED).findings
+    assert (finding.rule, finding.severity) == ("NUM001", Severity.WARNING)
+    assert finding.summary == (
+        "val_loss is not finite, and the trainer stopped early; the training loss is finite"
+    )
+    assert "held-out samples" in finding.fixes[0].title
+    (unknown,) = diagnose_whole(MONITORED).findings
+    assert (unknown.severity, unknown.summary) == (
+        Severity.CRITICAL,
+        "val_loss is not finite, and the trainer stopped early",
+    )
+    broken = "".join(f"step {step} loss: nan\n" for step in range(5))
+    assert "The training loss is NaN" in diagnose_whole(broken + MONITORED).findings[0].summary
+
+
+def test_a_trial_that_stopped_at_a_nan_is_no_finding_if_the_program_trains_on() -> None:
+    stopped = "trial 1\nstep 1 loss: 3.2\nLoss is nan, stopping training\n"
+    assert causes(diagnose_whole(stopped)) == ["nan_loss"]
+    assert causes(diagnose_whole(f"{stopped}trial 2\n{FALLING}")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Loss is nan, stopping training", "The training loss is NaN (first in line"),
+        (
+            "RuntimeError: The total norm of order 2.0 for gradients from `parameters` is non-finite, so it "
+            "cannot be clipped.",
+            "The gradients are not finite, and the program stopped",
+        ),
+        (
+            "RuntimeError: Function 'MulBackward0' returned nan values in its 0th output.",
+            "The gradients are not finite, and the program stopped",
+        ),
+        (
+            "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
+            "A value of the model is not finite, and the program stopped",
+        ),
+    ],
+)
+def test_only_a_line_about_the_loss_is_told_as_the_loss(line: str, words: str) -> None:
+    finding = diagnose_whole(f"step 1 loss: 2.0\n{line}\n").findings[0]
+    assert finding.rule == "NUM001"
+    assert finding.summary.startswith(words)

@@ -229,12 +229,49 @@ def test_an_error_with_life_below_it_is_no_failure(error: tuple[str, ...], below
         ("step 9 loss 0.1", "--- Logging error ---", *TRACEBACK),
         ("done, exit code: 0",),
         ("reading", "error_rate: 3", "0 errors"),
+        ("fatal: not a git repository (or any of the parent directories): .git",),
+        ("fatal: No names found, cannot describe anything.",),
         (),
         ("",),
     ],
 )
 def test_words_that_only_sound_like_an_error_are_no_failure(lines: tuple[str, ...]) -> None:
     assert "unknown_failure" not in of_a_whole_log(*lines)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Training will be done on cuda:0",
+        "Training is done on 4 GPUs",
+        "Training is done with mixed precision",
+        "Training can be done in bf16",
+        "Training could not be completed",
+        "Training hasn't finished",
+        "Training finished with exit code 1",
+        "Training completed with errors",
+        "Training completed only 3 of 10 epochs",
+        "The job was not completed successfully",
+    ],
+)
+def test_a_line_about_a_training_that_has_no_good_end_hides_no_error(line: str) -> None:
+    assert of_a_whole_log(line, "ERROR: cannot read /data/vocab.txt") == ["unknown_failure"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Training finished. Best accuracy 0.9",
+        "Training complete in 34m 12s",
+        "Training completed with a loss of 0.21",
+        "training is done!",
+        "Training done on 2026-11-21 10:00:01",
+        "Training completed (0 failed)",
+        "job 17 completed successfully",
+    ],
+)
+def test_a_failed_clean_up_below_a_good_end_is_no_failure(line: str) -> None:
+    assert of_a_whole_log(line, "error: cannot remove /tmp/x") == []
 
 
 def test_the_good_end_of_another_log_of_the_same_target_counts() -> None:

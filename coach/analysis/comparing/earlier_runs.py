@@ -47,10 +47,20 @@ _NUMBER = re.compile(r"\d+")
 def work_of(run: Run | None, job: Job | None) -> str | None:
     """A key for attempts at the same work; None if nothing identifies the work."""
     if run is not None:
-        return f"recipe {run.recipe}"
+        return f"recipe {run.recipe}{_place_of(run)}"
     if job is None or job.work_dir is None:
         return None
     return _NUMBER.sub("#", f"{job.command or job.name} in {job.work_dir}")
+
+
+def _place_of(run: Run) -> str:
+    """The path and the directory of an own program: many programs are called train.py. Empty for a recipe."""
+    own = run.launch.get("own")
+    if not isinstance(own, Mapping):
+        return ""
+    words, directory = own.get("words"), own.get("directory")
+    program = words[0] if isinstance(words, list | tuple) and words else run.recipe
+    return _NUMBER.sub("#", f" ({program} in {directory})")
 
 
 def seen_run(job: Job, nodes: tuple[str, ...], end_s: float | None) -> PastRun | None:

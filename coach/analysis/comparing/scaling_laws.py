@@ -7,6 +7,7 @@ fitted to 32 GPUs at most, Amdahl's law was 13 % below the measured speed-up of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ MIN_SIZES_USL = 5
 MIN_SIZES_FORECAST = 3
 MAX_REACH = 4
 """A forecast reaches to this multiple of the largest size measured."""
+_Law = Callable[[float, float], float]
+"""Share and number of ranks → speed-up."""
 _NUM_STEPS = 60
 _GOLDEN = (5**0.5 - 1) / 2
 
@@ -43,7 +46,8 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The fitted laws. Speed-ups are relative to one rank, or to the fewest ranks, taken as perfect."""
+    """The fitted laws. Speed-ups are relative to one rank; if one rank was not measured, to the fewest ranks,
+    whose speed-up is then told as their number."""
 
     kind: str | None
     """`strong`: the samples of a step are fixed, and shared by all ranks; `weak`: the samples per rank are
@@ -87,19 +91,24 @@ def scaling_of(sizes: Sequence[Size]) -> Scaling | None:
     first = ordered[0]
     points = [(size.num_ranks, size.throughput / first.throughput * first.num_ranks) for size in ordered]
     kind = _kind(ordered)
-    law = amdahl if kind == STRONG else gustafson
+    law = _from(amdahl if kind == STRONG else gustafson, first.num_ranks)
     share = _fitted(law, points)
     two = fit_usl(points) if len(points) >= MIN_SIZES_USL else None
     return Scaling(
         kind,
         len(points),
         share,
-        1 / share if kind == STRONG and share > 0 else None,
+        law(share, math.inf) if kind == STRONG and share > 0 else None,
         two[0] if two else None,
         two[1] if two else None,
         ((1 - two[0]) / two[1]) ** 0.5 if two and two[1] > 0 and two[0] < 1 else None,
         _forecasts(points),
     )
+
+
+def _from(law: _Law, fewest: int) -> _Law:
+    """The law in the units of the points, in which the speed-up of the fewest ranks is their number."""
+    return lambda share, num_ranks: fewest * law(share, num_ranks) / law(share, fewest)
 
 
 def _kind(sizes: Sequence[Size]) -> str | None:
@@ -119,9 +128,10 @@ def _forecasts(points: Sequence[tuple[int, float]]) -> tuple[Forecast, ...]:
     if len(points) < MIN_SIZES_FORECAST:
         return ()
     most, speedup = points[-1]
-    # Leaving out the first point changes nothing: it is 1 by definition.
+    # Leaving out the first point changes nothing: each law meets it by definition.
     fewer = [[*points[:place], *points[place + 1 :]] for place in range(1, len(points))]
-    fits = [(law, _fitted(law, each)) for law in (amdahl, gustafson) for each in (points, *fewer)]
+    laws = [_from(law, points[0][0]) for law in (amdahl, gustafson)]
+    fits = [(law, _fitted(law, each)) for law in laws for each in (points, *fewer)]
     made = []
     for times in (2, MAX_REACH):
         number = most * times
@@ -130,16 +140,18 @@ def _forecasts(points: Sequence[tuple[int, float]]) -> tuple[Forecast, ...]:
     return tuple(made)
 
 
-def _fitted(law: Callable[[float, float], float], points: Sequence[tuple[int, float]]) -> float:
+def _fitted(law: _Law, points: Sequence[tuple[int, float]]) -> float:
     """The share from 0 to 1 with the least squared error of the speed-ups."""
     return _least(lambda share: sum((law(share, number) - told) ** 2 for number, told in points))
 
 
 def fit_usl(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
     """Sigma and kappa, both at least 0, with the least squared error of the speed-ups."""
+    fewest = points[0][0]
 
     def error(contention: float, coherence: float) -> float:
-        return sum((usl(contention, coherence, number) - told) ** 2 for number, told in points)
+        scale = fewest / usl(contention, coherence, fewest)
+        return sum((scale * usl(contention, coherence, number) - told) ** 2 for number, told in points)
 
     def best_coherence(contention: float) -> float:
         # Kappa is small: the search is over its square root, so that 1e-5 is found as well as 0.1.
@@ -174,11 +186,13 @@ def scaling_words(scaling: Scaling) -> tuple[str, ...]:
         limit = f": no number of ranks is more than {scaling.most:.3g} times as fast" if scaling.most else ""
         told = [f"strong scaling, the ranks share the same samples. Amdahl: {share} is not divided{limit}"]
     else:
-        how = (
-            "weak scaling, each rank keeps its samples" if scaling.kind == WEAK else "neither strong nor weak"
-        )
+        how = "neither strong nor weak scaling is known"
+        if scaling.kind == WEAK:
+            how = "weak scaling, each rank keeps its samples"
         each = 1 - scaling.serial_share
-        told = [f"{how}. Gustafson: {share} is not divided: each further rank adds the work of {each:.2f}"]
+        told = [
+            f"{how}. Gustafson: {share} is not divided: each further rank adds {each:.2f} of a rank's work"
+        ]
     if scaling.contention is not None and scaling.coherence is not None:
         peak = (
             f", the most at {scaling.best_num_ranks:.0f} ranks"

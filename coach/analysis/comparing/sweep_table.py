@@ -18,7 +18,7 @@ from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Severity
 from coach.model.launching.launch import Scalar
-from coach.model.slurm.cluster import has_failed
+from coach.model.slurm.cluster import has_failed, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 
@@ -212,4 +212,5 @@ def is_out_of_memory(state: str | None, finding: Finding | None) -> bool:
     """True if the run ended out of memory, the limit that a sweep over the batch looks for."""
     if state == "OUT_OF_MEMORY":
         return True
-    return state not in (None, "COMPLETED") and finding is not None and finding.cause in _MEMORY_CAUSES
+    has_ended = is_final(state) and state != "COMPLETED"
+    return has_ended and finding is not None and finding.cause in _MEMORY_CAUSES

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from statistics import fmean
 from typing import Annotated, Literal
 
@@ -40,8 +41,7 @@ MIN_RATIO = 0.01
 """A difference below 1 % is never reported: placement and clocks alone cause as much between runs."""
 _LOSS_WINDOW_SHARE = 0.1
 _MIN_LOSS_WINDOW = 20
-
-
+_DRIVER, _HOST = "the driver", "the host"
 _EITHER = "either run"
 
 
@@ -182,7 +182,7 @@ def compare(
         _row("step time", "s", old, new, _step_time, False, place or dataset or batch),
         _row("data time", "s", old, new, _data_time, False, place or dataset or batch),
         _row("time per epoch", "s", old, new, _epoch_time, False, place or dataset),
-        _row("memory peak", "MiB", old, new, _memory_peak, False, place),
+        _memory_row(old, new, place),
         _loss_row(old, new, dataset or batch),
         *_target_rows(old, new, place, dataset),
     ]
@@ -313,22 +313,39 @@ def _epoch_time(side: _Side) -> Estimate | None:
 
 
 def _memory_peak(side: _Side) -> Estimate | None:
-    """The peak memory: on the device as torch counts it, else as the driver does, else of the host.
+    """The peak memory: on the device as torch counts it, else as the driver does, else of the host."""
+    return next(iter(_memory_peaks(side).values()), None)
 
-    A maximum has no interval.
 
-    None before the first step: memory used until then is not yet the training's.
+def _memory_peaks(side: _Side) -> dict[str, Estimate]:
+    """Measure → peak, the best measure first. A maximum has no interval.
+
+    Empty before the first step: memory used until then is not yet the training's.
     """
     if not side.lead:
-        return None
-    by_torch = [s.memory_reserved_mib for rank in side.history.ranks for s in side.history.steps(rank)]
-    by_driver = [s.memory_used_mib for key in side.history.gpus for s in side.history.gpu(*key)]
-    of_host = [s.memory_used_mib for node in side.history.nodes for s in side.history.host(node)]
-    for values in (by_torch, by_driver, of_host):
-        known = [value for value in values if value]
-        if known:
-            return Estimate(max(known), 0.05 * max(known) if values is of_host else 0.0, len(known))
-    return None
+        return {}
+    measures = {
+        "torch": [s.memory_reserved_mib for rank in side.history.ranks for s in side.history.steps(rank)],
+        _DRIVER: [s.memory_used_mib for key in side.history.gpus for s in side.history.gpu(*key)],
+        _HOST: [s.memory_used_mib for node in side.history.nodes for s in side.history.host(node)],
+    }
+    known = {name: list(filter(None, values)) for name, values in measures.items()}
+    return {
+        name: Estimate(max(values), 0.05 * max(values) if name == _HOST else 0.0, len(values))
+        for name, values in known.items()
+        if values
+    }
+
+
+def _memory_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
+    """Compare only peaks of one measure: the driver counts CUDA's own memory too."""
+    peaks = [_memory_peaks(old), _memory_peaks(new)]
+    names = [next(iter(each), None) for each in peaks]
+    if all(_DRIVER in each for each in peaks) and names[0] != names[1]:
+        names = [_DRIVER, _DRIVER]
+    a, b = (each.get(name) if name else None for each, name in zip(peaks, names, strict=True))
+    verdict, because = _verdict(a, b, False, obstacle or _differs("other measure of memory", *names))
+    return _filled("memory peak", "MiB", a, b, verdict, because)
 
 
 def _run_time_rows(old: _Side, new: _Side, obstacle: str | None) -> list[Row]:
@@ -336,7 +353,15 @@ def _run_time_rows(old: _Side, new: _Side, obstacle: str | None) -> list[Row]:
     prints no rate."""
     if any(side.snapshot.state != "COMPLETED" for side in (old, new)) or _do_other_work(old, new):
         return []
+    parts = "a run was requeued or resumed, and only its last part is timed"
+    obstacle = obstacle or (parts if any(map(_has_parts, (old, new))) else None)
     return [_row("run time", "s", old, new, _run_time, False, obstacle)]
+
+
+def _has_parts(side: _Side) -> bool:
+    """True if the run was started more than once: its record has the newest start."""
+    run, job = side.snapshot.run, side.snapshot.job
+    return bool((run and len(run.segments) > 1) or (job and job.num_requeues))
 
 
 def _run_time(side: _Side) -> Estimate | None:
@@ -433,9 +458,12 @@ def _first_not_finite(side: _Side) -> str | None:
     """`NaN from step 2` if the newest losses are not finite; a single bad step before finite ones does not
     count."""
     lead = [step for step in side.lead if step.loss is not None]
-    if not lead or math.isfinite(lead[-1].loss or 0.0):
+    stretch = list(takewhile(lambda step: not math.isfinite(step.loss or 0.0), reversed(lead)))
+    if not stretch:
         return None
-    first = side.history.first_not_finite(lead[-1].rank) or lead[-1]
+    first = stretch[-1]
+    if len(stretch) == len(lead):  # it may have begun before the kept steps
+        first = side.history.first_not_finite(first.rank) or first
     word = "NaN" if first.loss is None or math.isnan(first.loss) else "infinite"
     return f"{word} from {first.place}"
 

@@ -19,8 +19,8 @@ from coach.analysis.spelling.printable import printable
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A framework's names for its options, the first name for an added one; and the values of options that
-    are not given."""
+    """A framework's names for its options, and the values of those that are not given. An option that coach
+    adds gets its first name."""
 
     name: str
     mark: re.Pattern[str]
@@ -126,7 +126,7 @@ _COMMENT = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 _HEADER = re.compile(r"(?:[ \t]*(?:#.*)?\n)*")
 """Slurm reads its options up to the first command."""
 _OTHER_MEMORY = re.compile(
-    r"^#SBATCH\b.*?[ \t](?P<option>--mem-per-(?:cpu|gpu)(?:=|[ \t]+)[^\s#]+)", re.MULTILINE
+    r"^#SBATCH\b[^#\n]*?[ \t](?P<option>--mem-per-(?:cpu|gpu)(?:=|[ \t]+)[^\s#]+)", re.MULTILINE
 )
 _WHOLE = re.compile(r"\d+")
 _SIZES = ("batch_size", "gradient_accumulation", "num_workers", "warmup_steps", "max_steps", "nproc_per_node")
@@ -136,19 +136,22 @@ PRECISIONS = {
     "bf16-mixed": "bf16",
 }
 """A framework's name for a precision → the rules' name."""
-_FLAG = r"(?<![\w.-])--{name}\b(?:[= ](?P<value>[Tt]rue|[Ff]alse|0|1)\b)?"
+_SETS = r"(?:^|[;&|(]|\b(?:export|env)[ \t])[ \t]*(?:\w+=\S*[ \t]+)*{name}="
+"""Each place in a script that sets a variable: `A=1 NAME=2 python …` too."""
+_FLAG = r"(?<![\w.-])--{name}(?![\w-])(?:[= ](?P<value>[Tt]rue|[Ff]alse|0|1)\b)?"
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """One place that sets an option: its value, which may stand in another text, and the end of the words
-    that set it."""
+    """One place that sets an option."""
 
     text: int
+    """Index of the text with the value: of the script, if a variable of it has the value."""
     start: int
     end: int
     value: str
     stop: int
+    """Where the option ends, in its own text."""
     name: str
     dash: str
     joint: str
@@ -169,7 +172,7 @@ class Script:
 
 
 def read_script(texts: Sequence[str], also: str = "") -> Script:
-    """`also` is further text that identifies the framework: its log."""
+    """`also` is more text that may name the framework: the job's log."""
     seen = _without_comments(texts)
     framework = next(
         (each for told in ("\n".join(seen), also) for each in _DIALECTS if each.mark.search(told)),
@@ -195,13 +198,15 @@ def _without_comments(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unambiguous_uses(seen: Sequence[str], framework: Dialect) -> dict[str, tuple[_Use, ...]]:
-    """The places of each parameter that has one value alone: by the framework's names, else by another
-    framework's."""
+    """The places of each parameter that has the same value everywhere. The framework's names come before
+    those of other frameworks."""
     uses: dict[str, tuple[_Use, ...]] = {}
     for dialect in (framework, *_DIALECTS):
         for key, names in dialect.words.items():
-            found = tuple(use for name in names for use in _uses(seen, name))
-            if key not in uses and found and len({use.value for use in found}) == 1:
+            places = [use for name in names for use in _uses(seen, name)]
+            found = tuple(filter(None, places))
+            is_one = len(found) == len(places) and len({use.value for use in found}) == 1
+            if key not in uses and is_one:
                 uses[key] = found
     return uses
 
@@ -236,8 +241,7 @@ def change_script(script: Script, changes: Mapping[str, Any]) -> tuple[tuple[str
 
 def _edits(script: Script, key: str, value: Any) -> Iterator[tuple[int, int, int, str]]:
     if key == "env" and isinstance(value, Mapping):
-        for name, text in value.items():
-            yield _export(script.texts[0], str(name), str(text))
+        yield from _exports(script.texts[0], value)
     elif key in _SBATCH:
         yield _directive(script.texts[0], key, str(value))
     elif key in script.uses:
@@ -272,7 +276,8 @@ def _anchor(framework: Dialect, uses: Mapping[str, tuple[_Use, ...]]) -> _Use | 
     return next((use for use in own if use.is_on_command_line), None)
 
 
-def _uses(texts: Sequence[str], name: str) -> Iterator[_Use]:
+def _uses(texts: Sequence[str], name: str) -> Iterator[_Use | None]:
+    """The places that set an option; None for one whose value is not known."""
     spelt = re.escape(name).replace("_", "[-_]")
     dash = "(?P<dash>--)?" if "." in name else "(?P<dash>--)"
     option = re.compile(
@@ -295,13 +300,17 @@ def _uses(texts: Sequence[str], name: str) -> Iterator[_Use]:
                     said[used] = list(_assignments(texts[0], used))
                 assigned = said[used]
                 if len(assigned) != 1:
+                    yield None
                     continue
                 start, end = assigned[0].span("value")
                 holder, plain = 0, assigned[0]["value"]
-            if re.fullmatch(r"[\w.+-]+", plain):
-                yield _Use(
-                    holder, start, end, plain, found.end(), name, dash, joint, is_option and index == 0
-                )
+            is_plain = re.fullmatch(r"[\w.+-]+", plain) is not None
+            is_typed = is_option and index == 0
+            yield (
+                _Use(holder, start, end, plain, found.end(), name, dash, joint, is_typed)
+                if is_plain
+                else None
+            )
 
 
 def _assignments(text: str, name: str) -> Iterable[re.Match[str]]:
@@ -319,11 +328,14 @@ def _flags(texts: Sequence[str], name: str) -> Iterator[tuple[int, re.Match[str]
 
 
 def _directives(text: str, name: str) -> Iterator[tuple[int, int, str]]:
-    """Span and value of each place in the header that sets the option; the last one counts."""
+    """Span and value of each place in the header that sets the option; the last one counts. Slurm reads no
+    option behind a further #."""
     letter = _SBATCH.get(name, "")
     long = re.escape(name.replace("_", "-"))
     short = rf"|-{letter}[= \t]*" if letter else ""
-    wanted = re.compile(rf"^#SBATCH\b.*?[ \t](?:--{long}(?:=|[ \t]+){short})(?P<value>[^\s#]+)", re.MULTILINE)
+    wanted = re.compile(
+        rf"^#SBATCH\b[^#\n]*?[ \t](?:--{long}(?:=|[ \t]+){short})(?P<value>[^\s#]+)", re.MULTILINE
+    )
     for found in wanted.finditer(text, 0, _end_of_header(text)):
         yield *found.span("value"), found["value"]
 
@@ -345,9 +357,20 @@ def _directive(text: str, key: str, value: str) -> tuple[int, int, int, str]:
     return 0, place, place, f"#SBATCH --{key.replace('_', '-')}={value}\n"
 
 
-def _export(text: str, name: str, value: str) -> tuple[int, int, int, str]:
-    """Add the value to those that the variable has: it may hold several settings."""
-    found = list(_assignments(text, name))
+def _exports(text: str, variables: Mapping[Any, Any]) -> Iterator[tuple[int, int, int, str]]:
+    """The edits that set all these variables; none if one of them has no place."""
+    made = [_export(text, str(name), str(value)) for name, value in variables.items()]
+    if None not in made:
+        yield from filter(None, made)
+
+
+def _export(text: str, name: str, value: str) -> tuple[int, int, int, str] | None:
+    """Add the value to those that the variable has: it may hold several settings. None if the script sets it
+    in a way that is not changed: that place would win over a new line above it."""
+    seen = _without_comments([text])[0]
+    found = list(_assignments(seen, name))
+    if len(found) < len(re.findall(_SETS.format(name=name), seen, re.MULTILINE)):
+        return None
     if found:
         kept = [
             part

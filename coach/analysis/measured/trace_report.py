@@ -73,7 +73,7 @@ def report(trace: Trace) -> TraceReport:
         max(map(_lasts, window.gaps), default=0.0) / _US,
         _top_kernels(window.events) if window.is_gpu else top_operators(window.events),
         _in_gaps(window.gaps, window.events),
-        _waits(window.events, window.length),
+        _waits(window),
         _communication(window),
         _copies(window.events),
     )
@@ -232,13 +232,15 @@ def _most_frequent(threads: Sequence[tuple[str, str]]) -> tuple[str, str] | None
     return max(set(threads), key=threads.count, default=None)
 
 
-def _waits(events: Iterable[TraceEvent], window: float) -> Share | None:
+def _waits(window: _Window) -> Share | None:
+    """The time in which any thread of the host waits for the device."""
     found = [
-        event.end_us - event.begin_us
-        for event in events
+        (max(event.begin_us, window.begin), min(event.end_us, window.end))
+        for event in window.events
         if event.work is Work.RUNTIME and "synchronize" in event.name.casefold()
     ]
-    return Share("synchronize", sum(found) / _US, len(found), sum(found) / window) if found else None
+    waited = _length(merged(found))
+    return Share("synchronize", waited / _US, len(found), waited / window.length) if found else None
 
 
 def _communication(window: _Window) -> Communication | None:

@@ -182,27 +182,34 @@ def _conditions(
         yield False, f"it is {partition.state}"
     if partition.is_root_only:
         yield False, "only root"
-    yield from _named("account", partition.allow_accounts, accounts)
+    yield from _named("account", partition.allow_accounts, accounts, has_children=True)
     yield from _named("QOS", partition.allow_qos, qos)
     yield from _named("group", partition.allow_groups, None)
-    denied = partition.deny_accounts
-    if denied and (accounts is None or not accounts.isdisjoint(denied)):
-        yield (False if accounts and accounts <= set(denied) else None), f"not account {' or '.join(denied)}"
+    if partition.allow_accounts is None:  # beside AllowAccounts Slurm ignores DenyAccounts
+        yield from _denied(partition.deny_accounts, accounts)
     if partition.needs_reservation:
         yield None, "only with a reservation"
     if partition.allow_submit_nodes is not None:
         yield None, f"only from {' or '.join(partition.allow_submit_nodes)}"
 
 
+def _denied(denied: Sequence[str], own: Set[str] | None) -> Iterator[tuple[bool | None, str]]:
+    if denied and (own is None or not own.isdisjoint(denied)):
+        yield (False if own and own <= set(denied) else None), f"not account {' or '.join(denied)}"
+
+
 def _named(
-    what: str, allowed: Sequence[str] | None, own: Set[str] | None
+    what: str, allowed: Sequence[str] | None, own: Set[str] | None, has_children: bool = False
 ) -> Iterator[tuple[bool | None, str]]:
     """The condition that names the accounts, QOS or groups of the partition. `own`: the user's; None if
-    Slurm does not report them."""
+    Slurm does not report them. `has_children`: since Slurm 23.02 an account stands for those below it too,
+    and the user's rows do not name the accounts above theirs."""
     if allowed is None:
         return
     mine = [name for name in allowed if own is not None and name in own]
     if mine:
         yield True, f"with {what} {' or '.join(mine)}"
     else:
-        yield (None if own is None else False), f"only {what} {' or '.join(allowed)}"
+        below = " or below" if has_children else ""
+        is_known = own is not None and not has_children
+        yield (False if is_known else None), f"only {what} {' or '.join(allowed)}{below}"

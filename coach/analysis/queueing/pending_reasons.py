@@ -90,6 +90,12 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
     ),
     "Licenses": (_W, "a license that it requests is in use", NOTHING),
     "Cleaning": (_W, "it was requeued, and its last attempt is still being cleaned up", NOTHING),
+    "Constraints": (
+        _W,
+        "no node meets its --extra constraints, or its --prefer, now",
+        "without --extra another node may do",
+    ),
+    "NvidiaImexChannels": (_W, "other jobs use all IMEX channels of its nodes", NOTHING),
     "SchedDefer": (
         _W,
         "it was to start at once, but this site does not schedule at submission",
@@ -341,14 +347,22 @@ def _explain_limit(said: str, code: str) -> PendingReason | None:
         each = "one job" if match["scope"] == "PerJob" else "one node of a job"
         meaning = f"it requests more than {owner} allows {each}: {what}"
         return replace(explained, meaning=meaning, advice="request less, or use another --qos or --account")
-    who = {
-        "PerUser": "you have",
-        "PerAccount": "your account has",
-    }.get(match["scope"] or "", "you have" if match["bound"] == "Max" else "your group has")
-    if match["bound"] == "Grp" and match["owner"] == "QOS":
-        who = "all jobs of the QOS together have"
-    explained = replace(explained, meaning=f"{who} as much as {owner} allows: {what}")
-    if match["time"] == "Minutes":
-        return replace(explained, advice="it is used up until the site resets it; another --account")
+    explained = replace(explained, meaning=f"{_holder(match)} as much as {owner} allows: {what}")
+    # GrpWall counts the past too: the time of all jobs so far, which fades or is reset as usage does.
+    if match["time"] == "Minutes" or match["what"] == "Wall":
+        other = "--qos" if match["owner"] == "QOS" else "--account"
+        advice = (
+            f"it is used up until Slurm forgets old usage (sshare) or the site resets it; another {other}"
+        )
+        return replace(explained, advice=advice)
     advice = "it starts when running ones end; or another --qos or --account"
     return replace(explained, advice=advice, starts_by_itself=True)
+
+
+def _holder(match: re.Match[str]) -> str:
+    """Whose use a limit counts, with its verb."""
+    if match["scope"] == "PerAccount":
+        return "your account has"
+    if match["scope"] == "PerUser" or match["bound"] == "Max":
+        return "you have"
+    return "all jobs of the QOS together have" if match["owner"] == "QOS" else "your group has"

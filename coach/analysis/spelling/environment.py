@@ -54,19 +54,11 @@ PlaceOf = Callable[[str], str]
 """Key of the table → FILE:LINE."""
 
 
-def environment_from_table(name: str | None, table: Mapping[str, Any], place: str) -> Environment:
-    """An environment from a TOML table; `name` is None for a recipe's [environment]. Raises UserError for the
-    first mistake."""
-    environment, problems = read_environment(name, table, lambda _key: place)
-    if problems:
-        raise problems[0]
-    return environment
-
-
 def read_environment(
     name: str | None, table: Mapping[str, Any], place_of: PlaceOf
 ) -> tuple[Environment, list[UserError]]:
-    """The environment without its faulty keys, and all mistakes."""
+    """The environment without its faulty keys, and all mistakes. `name` is None for a recipe's
+    [environment]."""
     return _Table(name, table, place_of).environment()
 
 
@@ -101,12 +93,16 @@ def with_absolute_paths(environment: Environment, directory: str, env: Mapping[s
     """The environment with `~` and variables replaced, and relative paths resolved against `directory`.
     Raises UserError for an unset variable."""
 
-    def absolute(path: str, key: str) -> str:
-        place = environment.origin or "--env"
+    def place_of(key: str) -> str:
         name = f"environments.{environment.name}.{key}" if environment.name else key
-        return normpath(join(directory, expanded(path, env, f"{place}: {name}")))
+        return f"{environment.origin or '--env'}: {name}"
+
+    def absolute(path: str, key: str) -> str:
+        return normpath(join(directory, expanded(path, env, place_of(key))))
 
     path, image, python = environment.path, environment.image, environment.python
+    if path is not None and environment.kind is EnvironmentKind.CONDA and _REFERENCE.fullmatch(path):
+        path = expanded(path, env, place_of("path"))  # to a path, or to a name
     if path is not None and (environment.kind is EnvironmentKind.VENV or "/" in path):
         path = absolute(path, "path")
     if image is not None and _is_path(environment.kind, image):

@@ -36,16 +36,6 @@ class RankEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class LastSign:
-    """The last sign of life: the last line of the log that was written last, and the newest time in the
-    data."""
-
-    file: str | None
-    line: int | None
-    time_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class LogSigns:
     """Where one log shows deaths and good ends: indices into its kept lines, and counts before each line."""
 
@@ -87,7 +77,6 @@ class Outcome:
     exit_code: int | None = None
     """The exit code of the job."""
     first: RankEnd | None = None
-    last_sign: LastSign | None = None
     survived: tuple[ErrorBlock, ...] = ()
     """Errors after which the program continued."""
     lost_steps: int | None = None

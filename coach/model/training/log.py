@@ -15,6 +15,9 @@ MAX_SEARCHED_CHARS = 2048
 Some patterns take quadratic time, and an error names itself well before this length.
 """
 
+MAX_FIRST_HITS = 100
+"""The first hits of each signature are all kept, up to this number; of later ones some are left out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from coach.model.judging.finding import Evidence, Fix, Hit, Subject
 from coach.model.judging.outcome import RankEnd
@@ -73,9 +75,20 @@ _PLACES: tuple[tuple[re.Pattern[str], re.Pattern[str], int, int], ...] = (
         0,
     ),
 )
-"""Errors beside which a line names the file: the error, that line, and the numbers of lines above and below
-it to search. The last such line names the place itself."""
+"""Errors with a line nearby that names the file that could not be read: the error, that line, and how many
+lines above and below the error are searched for it. Of several such lines the last one has the place."""
 _CORRECT = "Correct the program at the line that is shown, and try it for a few steps"
+_FIND = "Find the place in the program by the lines above the error, correct it, and try it for a few steps"
+"""The advice if no line of the program is shown."""
+_OF_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "usage": "Correct the options of the command that starts the program, or its configuration: the "
+        "program does not accept them; its --help lists what it accepts",
+        "hydra": "Correct the configuration, or what the command line overrides in it; "
+        "HYDRA_FULL_ERROR=1 shows the whole error",
+    }
+)
+"""Signature → advice, for a program that refuses what it is given."""
 _KEY_ERROR = re.compile(
     r"(?:.*\.)?(?:KeyError|ConfigKeyError|ConfigAttributeError): (?:Key )?(?P<key>'[^']{1,80}')"
 )
@@ -112,6 +125,7 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
         evidence=(
             quote(first),
             *([Evidence(place[0].string.strip(), first.file, place[1])] if place else []),
+            *_led_to(first, hits),
             *([frame] if frame else []),
         ),
         confidence=0.8,
@@ -119,11 +133,17 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
         fixes=(
             rename(*hides)
             if hides is not None
-            else Fix(_advice_on_place(place[0]) if place else _advice(first)),
+            else Fix(_advice_on_place(place[0]) if place else _advice(first, frame is not None)),
         ),
         since_s=first.time_s,
     )
     return told_as_hidden(hit, snapshot)
+
+
+def _led_to(first: LogHit, hits: list[LogHit]) -> list[Evidence]:
+    """The exception that was raised while the program handled the first one: it may say what is wrong."""
+    later = [hit for hit in hits if hit.block is not None and first.block in hit.block.chain]
+    return [quote(later[-1])] if later and first.block is not None else []
 
 
 def _place_in_a_file(hit: LogHit, snapshot: TargetSnapshot) -> tuple[re.Match[str], int] | None:
@@ -151,9 +171,10 @@ def _advice_on_place(place: re.Match[str]) -> str:
     )
 
 
-def _advice(hit: LogHit) -> str:
+def _advice(hit: LogHit, is_line_shown: bool) -> str:
     known = next((advice for pattern, advice in _ADVICE if pattern.search(hit.text)), None)
-    return known or _advice_on_key(hit) or _CORRECT
+    of_settings = None if is_line_shown else _OF_SETTINGS.get(hit.signature)
+    return known or of_settings or _advice_on_key(hit) or (_CORRECT if is_line_shown else _FIND)
 
 
 def _advice_on_key(hit: LogHit) -> str | None:

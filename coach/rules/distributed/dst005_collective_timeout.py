@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import MAX_FIRST_HITS, LogHit, Signature
 from coach.rules.advice.launched_with import int_resource
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
@@ -30,7 +30,7 @@ _TIMEOUT = (
     r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?(?:[Tt]imeout|[Tt]imed out)"
 )
 _STATUS = (
-    r"(?:PG ID (?P<group>\S+) )?(?:PG GUID \S+ )?Rank (?P<who>\d+)\].*?last enqueued (?:NCCL )?work: "
+    r"(?:PG (?:ID \S+ PG GUID )?(?P<group>\S+) )?Rank (?P<who>\d+)\].*?last enqueued (?:NCCL )?work: "
     r"(?P<enqueued>-?\d+), "
     r"last completed (?:NCCL )?work: (?P<completed>-?\d+)"
 )
@@ -59,6 +59,8 @@ class _Rank:
     """Number of elements of the rank's own input."""
     enqueued: int | None = None
     completed: int | None = None
+    group: str | None = None
+    """The name of its process group; each group numbers its own operations."""
 
     def __str__(self) -> str:
         where = f"waits in {self.op}" if self.op else "says no operation"
@@ -130,7 +132,7 @@ class CollectiveTimeout(EndingRule):
         for hit in super().check(snapshot, history):
             ranks = self._ranks(snapshot)
             recorded = odd_ranks(snapshot.flight)
-            odd = recorded or _odd_one(ranks, _num_ranks(snapshot))
+            odd = recorded or _odd_one(ranks, _num_ranks(snapshot), self._has_all_lines(snapshot))
             table = [
                 Evidence(f"rank {number}: {rank}")
                 for number, rank in sorted(ranks.items())[:_MAX_RANKS_SHOWN]
@@ -159,7 +161,7 @@ class CollectiveTimeout(EndingRule):
     def _ranks(self, snapshot: TargetSnapshot) -> dict[int, _Rank]:
         ranks: dict[int, _Rank] = {}
         for hit in hits_of(snapshot, self.code):
-            who = hit.rank if hit.rank is not None else _int(hit.fields.get("who") or hit.fields.get("stuck"))
+            who = _rank_of(hit)
             if who is None:
                 continue
             rank = ranks.setdefault(who, _Rank())
@@ -168,7 +170,17 @@ class CollectiveTimeout(EndingRule):
                 rank.num_elements = _int(hit.fields.get("numel"))
             if "enqueued" in hit.fields and rank.enqueued is None:
                 rank.enqueued, rank.completed = int(hit.fields["enqueued"]), int(hit.fields["completed"])
+                rank.group = hit.fields.get("group")
         return ranks
+
+    def _has_all_lines(self, snapshot: TargetSnapshot) -> bool:
+        """True if one kind of line that several ranks wrote is kept whole: then a rank without a line wrote
+        none. Of a frequent line, only the first and the last ones are kept."""
+        hits = hits_of(snapshot, self.code)
+        num_lines = Counter((hit.file, hit.signature) for hit in hits)
+        frequent = {signature for (_, signature), count in num_lines.items() if count >= MAX_FIRST_HITS}
+        whole = [hit for hit in hits if hit.signature not in frequent]
+        return not frequent or len({_rank_of(hit) for hit in whole} - {None}) > 1
 
     def _text(self, ranks: dict[int, _Rank], odd: OddRanks | None) -> str:
         said = next((rank for rank in ranks.values() if rank.op), None)
@@ -184,14 +196,37 @@ def _num_ranks(snapshot: TargetSnapshot) -> int | None:
     return nodes * per_node if nodes and per_node else None
 
 
-def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> OddRanks | None:
+def _rank_of(hit: LogHit) -> int | None:
+    return hit.rank if hit.rank is not None else _int(hit.fields.get("who") or hit.fields.get("stuck"))
+
+
+def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None, has_all_lines: bool) -> OddRanks | None:
     """The ranks that the others waited for, by the watchdog's lines; None if these do not show it."""
-    waiting = {number: rank for number, rank in ranks.items() if rank.op}
+    waiting = _waiting(ranks)
     if not waiting:
         return None
+    in_groups = (_odd_in_group(group) for group in _groups(ranks))
+    absent = _absent(ranks, waiting, num_ranks) if has_all_lines else None
+    return absent or next(filter(None, in_groups), None)
+
+
+def _waiting(ranks: Mapping[int, _Rank]) -> dict[int, _Rank]:
+    return {number: rank for number, rank in ranks.items() if rank.op}
+
+
+def _groups(ranks: Mapping[int, _Rank]) -> Iterable[Mapping[int, _Rank]]:
+    """The ranks by process group; all together if at most one group is named."""
+    names = dict.fromkeys(rank.group for rank in ranks.values() if rank.group is not None)
+    if len(names) < 2:
+        return (ranks,)
+    return ({number: rank for number, rank in ranks.items() if rank.group == name} for name in names)
+
+
+def _odd_in_group(ranks: Mapping[int, _Rank]) -> OddRanks | None:
+    """The ranks of one process group for which its others waited."""
+    waiting = _waiting(ranks)
     return (
-        _absent(ranks, waiting, num_ranks)
-        or _behind(waiting)
+        _behind(waiting)
         or (_called_otherwise(waiting) if any(rank.seq is not None for rank in waiting.values()) else None)
         or _enqueued_least(ranks)
     )
@@ -215,7 +250,7 @@ def _behind(waiting: Mapping[int, _Rank]) -> OddRanks | None:
         return None
     first = min(sequences)
     odd = tuple(number for number, rank in waiting.items() if rank.seq == first)
-    return OddRanks(odd, f"waits at {first}, behind the others")
+    return OddRanks(odd, f"waited at {first}, behind the others")
 
 
 def _enqueued_least(ranks: Mapping[int, _Rank]) -> OddRanks | None:

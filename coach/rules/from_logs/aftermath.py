@@ -15,7 +15,7 @@ from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, LogTail
 
-_FAILING_WINDOW_LINES = 200
+MAX_FLUSHED_LINES = 200
 """A traceback with more lines than this below it was caught: a dying process flushes fewer."""
 
 _CAUGHT_AFTER_LINES = 40
@@ -46,11 +46,15 @@ _DEATH = re.compile(
 error. A cancelled job does not count."""
 
 _ENDED_WELL = re.compile(
-    r"\b[Tt]raining\b.{0,20}\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b|\bdone training\b|\b(?:finished|exits"
-    r"|(?<!completed )completed) successfully\b"
+    r"\b[Tt]raining\b(?:(?!\b(?:be|not|cannot|failed)\b|n't\b).){0,20}"
+    r"\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b"
+    r"(?! (?:on (?!\d{4})|using |only |with (?:mixed|automatic|amp|[bf][fp]?\d+|exit|code|status|errors?)\b))"
+    r"|\bdone training\b"
+    r"|\b(?<!not )(?<!n't )(?<!be )(?:finished|exits|(?<!completed )completed) successfully\b"
     r"|`Trainer\.fit` stopped"
 )
-"""Lines that report a successful end, by the program or its script."""
+"""Lines that report a successful end, by the program or its script. "Training will be done on cuda:0" and
+"Training could not be completed" do not."""
 
 _TESTS_PASSED = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)(?>.*?\d passed\b).* in [\d.:]+")
 """pytest's last line when all tests passed: the errors above it were expected."""
@@ -136,7 +140,7 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot, is_running_enough: bool = Tru
     if _was_expected(hit, tail, signs):
         return True
     if losses_after(hit, snapshot):
-        return not hit.traceback or tail.num_lines - hit.line > _FAILING_WINDOW_LINES
+        return not hit.traceback or tail.num_lines - hit.line > MAX_FLUSHED_LINES
     return _lived_long_after(hit, tail, signs)
 
 
@@ -202,7 +206,7 @@ def _lived_long_after(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
     until = len(tail.plain) if death is None else death
     if signs.num_unbuffered[until] - signs.num_unbuffered[start] >= _SIGNS_OF_LIFE:
         return True
-    enough = _FAILING_WINDOW_LINES if hit.traceback else _CAUGHT_AFTER_LINES
+    enough = MAX_FLUSHED_LINES if hit.traceback else _CAUGHT_AFTER_LINES
     num_told = signs.num_told[until] - signs.num_told[start]
     is_long_ago = (hit.line < tail.first_line and num_told > 0) or num_told > enough
     return is_long_ago and death is None

@@ -29,8 +29,11 @@ _SHELL = re.compile(
 )
 _NUMBER = r"(?!\s*[-+]?[\d.])"
 """Excludes numbers behind the word: `error: 0.25` is a metric, `Error: 3 samples were left out` a count."""
+_OF_GIT = r"(?!fatal: (?:not a git repository|No names found|detected dubious ownership)\b)"
+"""Excludes git's answers to a program that only asks for its own version."""
 _FATAL = re.compile(
-    r"(?:FATAL|[Ff]atal)\b(?: (?:ERROR|[Ee]rror))?:|\W{0,3}(?:FATAL|CRITICAL)\b"
+    rf"{_OF_GIT}(?:FATAL|[Ff]atal)\b(?: (?:ERROR|[Ee]rror))?:"
+    r"|\W{0,3}(?:FATAL|CRITICAL)\b"
     rf"|(?!ERROR:[\w.]+:)(?:ERROR|Error|error):{_NUMBER}|error\[\w+\]:"
     r"|(?:srun|salloc|sbatch|docker|podman|apptainer|singularity|enroot|mpirun|mpiexec|make|cmake|ninja|gcc"
     r"|g\+\+|nvcc|ld|bash|sh|python\d?|conda|rsync"

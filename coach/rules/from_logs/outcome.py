@@ -14,7 +14,7 @@ from dataclasses import replace
 from coach.lookback.history import History
 from coach.model.error_block import ErrorBlock
 from coach.model.judging.finding import Evidence, Hit, Subject
-from coach.model.judging.outcome import End, LastSign, LogSigns, Outcome, RankEnd
+from coach.model.judging.outcome import End, LogSigns, Outcome, RankEnd
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.rules.advice.launched_with import saves_in_run_dir
@@ -61,7 +61,6 @@ def judge(snapshot: TargetSnapshot, history: History) -> Outcome:
         reason=reason,
         exit_code=exit_status(snapshot),
         first=first,
-        last_sign=_last_sign(snapshot, last_s),
         survived=tuple(survived),
         lost_steps=max(0, max(step.step for step in newest) - saved.step) if saved and newest else None,
         lost_s=max(0.0, last_s - saved.time_s) if saved and last_s is not None else None,
@@ -142,7 +141,14 @@ def _first_end(snapshot: TargetSnapshot, blocks: list[ErrorBlock]) -> RankEnd | 
         return RankEnd(told.rank, told.node, told.exit_code, told, is_told_by_launcher=True)
     raised = list(filter(_is_end, blocks))
     is_ordered = len({block.file for block in raised}) == 1
-    return RankEnd(raised[0].rank, None, None, raised[0]) if is_ordered else None
+    return RankEnd(raised[0].rank, None, None, _raised_last(raised)) if is_ordered else None
+
+
+def _raised_last(raised: list[ErrorBlock]) -> ErrorBlock:
+    """The exception to which the earliest one led: that one ended the program."""
+    places = [[each.first_line for each in block.chain] for block in raised]
+    later = [block for block, chain in zip(raised, places, strict=True) if raised[0].first_line in chain]
+    return later[-1] if later else raised[0]
 
 
 def _is_end(block: ErrorBlock) -> bool:
@@ -181,20 +187,6 @@ def has_good_end(snapshot: TargetSnapshot) -> bool:
     """True if a log reports a successful end, or that all tests passed."""
     signs = snapshot.outcome.signs.values() if snapshot.outcome is not None else ()
     return any(each.has_good_end for each in signs)
-
-
-def _last_sign(snapshot: TargetSnapshot, step_s: float | None) -> LastSign | None:
-    times = [(hit.time_s, hit.file) for hit in snapshot.log_hits if hit.time_s is not None]
-    newest = max(times, default=None)
-    tails = {tail.file: tail for tail in snapshot.log_tails if tail.lines}
-    tail = tails.get(newest[1]) if newest is not None else None
-    tail = tail or next(iter(tails.values()), None)
-    time_s = max((each for each in (step_s, newest and newest[0]) if each is not None), default=None)
-    if tail is None and time_s is None:
-        return None
-    return LastSign(
-        tail.file if tail is not None else None, tail.num_lines if tail is not None else None, time_s
-    )
 
 
 def first_failure(snapshot: TargetSnapshot) -> RankEnd | None:
@@ -249,8 +241,7 @@ def left_silently(others: Iterable[LogHit], snapshot: TargetSnapshot) -> RankEnd
 
 
 def _left_before(lost: list[LogHit], snapshot: TargetSnapshot) -> RankEnd | None:
-    """The first failure, if it has an exit code but no error in the log: the errors there are of other
-    ranks."""
+    """The first failure, if it has an exit code and all errors in the log are those of other ranks."""
     first, ranks = first_failure(snapshot), {hit.rank for hit in lost}
     if first is None or (first.exit_code or 0) <= 0 or not lost:
         return None

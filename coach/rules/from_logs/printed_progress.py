@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from coach.lookback.history import History
@@ -43,6 +44,13 @@ class Counted:
     word: str
     done: int
     total: int
+    before: int = 0
+    """How far a training that was resumed had come before; 0 if that is not known."""
+
+    @property
+    def num_here(self) -> int:
+        """Number of epochs or steps that this job did."""
+        return self.done - self.before
 
 
 def counted(snapshot: TargetSnapshot) -> Counted | None:
@@ -59,7 +67,17 @@ def _counted_in(tail: LogTail) -> Counted | None:
     if len({each.done for each in mine}) < _MIN_SEEN or len({each.total for each in mine}) > 1:
         return None
     has_restarted = any(before.done > after.done for before, after in pairwise(mine))
-    return None if has_restarted or not mine[-1].done else mine[-1]
+    return None if has_restarted or not mine[-1].done else replace(mine[-1], before=_before(mine, tail))
+
+
+def _before(mine: Sequence[Counted], tail: LogTail) -> int:
+    """The counter's value before the first line of a log, one interval below the first value; 0 for a
+    training that begins there, or if that line is not kept."""
+    if tail.first_line > 1:
+        return 0
+    first, second = list(dict.fromkeys(each.done for each in mine))[:2]
+    interval = second - first
+    return 0 if first <= max(1, interval) else first - interval
 
 
 def _counter_in(line: str) -> Counted | None:

@@ -18,6 +18,7 @@ from coach.model.judging.finding import Evidence
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.model.training.metrics import NAMES_EVENT, Counter
+from coach.rules.from_logs.aftermath import MAX_FLUSHED_LINES, lines_below
 from coach.rules.from_logs.loss_lines import PROGRESS, name_of
 from coach.rules.from_logs.quoted_evidence import quote
 
@@ -115,6 +116,12 @@ def are_adversaries(snapshot: TargetSnapshot) -> bool:
     names = (str(name) for each in told if isinstance(each, (list, tuple)) for name in each)
     lines = (line for tail in snapshot.log_tails for line in tail.plain)
     return any(_ADVERSARIES.search(text) for texts in (names, lines) for text in texts)
+
+
+def trained_on(hit: LogHit, later: Sequence[LogHit], snapshot: TargetSnapshot) -> bool:
+    """True if the program trained on after a line that says that it stops: another trial. `later` are the
+    losses below it. A few of them below a traceback prove nothing: a dying process flushes its buffers."""
+    return bool(later) and (not hit.traceback or lines_below(hit, snapshot) > MAX_FLUSHED_LINES)
 
 
 def counter_of(hit: LogHit) -> int | None:

@@ -156,7 +156,7 @@ class LowGpuUtilization(Rule):
         return (
             self._input(snapshot, history)
             or (self._small_work(snapshot.run, low) if len(low) == len(uses) else None)
-            or _unexplained(history, is_uneven=len(low) < len(uses))
+            or _unexplained(history, num_others=len(uses) - len(low))
         )
 
     def _empty(self, history: History, uses: list[GpuUse]) -> _Cause | None:
@@ -272,7 +272,7 @@ def _cause_of_means(low: list[GpuMean], means: list[GpuMean]) -> _Cause:
     """The cause that means can show: no kernel ran, or the GPUs were used unevenly; else unexplained."""
     if not any(gpu.mean_pct for gpu in low):
         return _never_used(None, len(low), len(means))
-    what = "uneven, the other GPUs worked" if len(low) < len(means) else "unexplained"
+    what = _uneven(len(means) - len(low), "worked", "worked")
     again = "measure the next run: start its training with `srun … coach run -- COMMAND`"
     return _Cause(f"{what}; {again}", (), (Fix(f"{again[0].upper()}{again[1:]}"),), CONFIDENCE)
 
@@ -289,7 +289,8 @@ def _never_used(run: Run | None, num_unused: int, num_gpus: int) -> _Cause:
         ranks = int_resource(run, "nproc_per_node")
         started = f" ({ranks} ranks per node were started)" if ranks else ""
         return _Cause(
-            f"no kernel ever ran on {'it' if num_unused == 1 else 'them'}, while other GPUs work{started}",
+            f"no kernel ever ran on {'it' if num_unused == 1 else 'them'}, "
+            f"while {_others(num_gpus - num_unused, 'works', 'work')}{started}",
             fixes=(Fix("Start one rank per GPU (--nproc-per-node), or ask for fewer GPUs"),),
             confidence=0.95,
         )
@@ -305,14 +306,22 @@ def _never_used(run: Run | None, num_unused: int, num_gpus: int) -> _Cause:
     )
 
 
-def _unexplained(history: History, is_uneven: bool) -> _Cause:
+def _others(number: int, one: str, more: str) -> str:
+    return f"the other GPU {one}" if number == 1 else f"the other GPUs {more}"
+
+
+def _uneven(num_others: int, one: str, more: str) -> str:
+    return f"uneven, {_others(num_others, one, more)}" if num_others else "unexplained"
+
+
+def _unexplained(history: History, num_others: int) -> _Cause:
     missing = [] if history.ranks else ["step and data times (training metrics)"]
     missing += [] if history.nodes else ["CPU use (the sampler's host records)"]
     measure = "; measure next: " + ", ".join(
         [*missing, "a profile of some steps (synchronisation, small kernels, communication)"]
     )
     return _Cause(
-        ("uneven, the other GPUs work" if is_uneven else "unexplained") + measure,
+        _uneven(num_others, "works", "work") + measure,
         (),
         (Fix("Profile twenty steps with torch.profiler and look for gaps between kernels"),),
         0.6,

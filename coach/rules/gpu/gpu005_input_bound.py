@@ -131,16 +131,14 @@ class InputBound(Rule):
             return
         is_critical = worst.data_share >= self.values["critical_share"]
         bound = self.values["critical_share" if is_critical else "warning_share"]
-        cpu_pct = (
-            self._full_cpus(snapshot, history) if worst.data_share < self.values["starved_share"] else None
-        )
+        cpus = self._full_cpus(snapshot, history) if worst.data_share < self.values["starved_share"] else None
         ranks = sorted(wait.rank for wait in slow)
         severity = Severity.CRITICAL if is_critical else Severity.WARNING
-        if cpu_pct is not None:
+        if cpus is not None:
             severity = Severity.INFO
         yield Hit(
             summary=f"Input-bound: {worst.data_share:.0%} of each step waits for data" + _of(ranks, history),
-            evidence=tuple(_evidence(worst, waits, busy, cpu_pct)),
+            evidence=tuple(_evidence(worst, waits, busy, cpus)),
             confidence=round(
                 min(
                     0.97,
@@ -168,32 +166,35 @@ class InputBound(Rule):
             return
         worst = max(slow, key=lambda burst: burst.share("data"))
         share = worst.share("data")
-        cpu_pct = self._full_cpus(snapshot, history) if share < 1 - self.values["starved_share"] else None
+        cpus = self._full_cpus(snapshot, history) if share < 1 - self.values["starved_share"] else None
         yield Hit(
             summary=f"Input-bound: {share:.0%} of the stacks of {worst.label} stand in the data loader, "
             f"{worst.place}",
             evidence=burst_evidence(slow),
             confidence=0.8,
             fixes=tuple(_fixes(snapshot.run, history, min(share, 0.95), 1.0)),
-            severity=Severity.INFO if cpu_pct is not None else Severity.WARNING,
+            severity=Severity.INFO if cpus is not None else Severity.WARNING,
             since_s=start_s,
         )
 
-    def _full_cpus(self, snapshot: TargetSnapshot, history: History) -> float | None:
-        """CPU use in percent of the busiest node, if loaders and training on CPUs compete for too few CPUs;
-        else None."""
+    def _full_cpus(self, snapshot: TargetSnapshot, history: History) -> Evidence | None:
+        """The use of the busiest CPUs, if loaders and training on CPUs compete for too few CPUs; else
+        None."""
         is_on_cpus = not history.gpus or (snapshot.run is not None and snapshot.run.num_gpus == 0)
         if not is_on_cpus:
             return None
         has_workers = int_parameter(snapshot.run, "num_workers") != 0
-        found = []
+        found: list[tuple[float, str]] = []
         for node in history.nodes:
             samples = training_host_samples(snapshot, history, node)
             own_pct, node_pct = means_of(samples, "cpu_pct"), means_of(samples, "node_cpu_pct")
+            found += [] if own_pct is None else [(own_pct, f"the job's CPUs on {node}")]
             # Without workers, other jobs on the node do not matter.
-            found += [pct for pct in (own_pct, node_pct if has_workers else None) if pct is not None]
-        fullest = max(found, default=0.0)
-        return fullest if fullest >= self.values["full_cpu_pct"] else None
+            found += [] if node_pct is None or not has_workers else [(node_pct, f"all CPUs of {node}")]
+        fullest, whose = max(found, default=(0.0, ""))
+        if fullest < self.values["full_cpu_pct"]:
+            return None
+        return Evidence(f"use of {whose} during the training, mean", value=round(fullest, 1), unit="%")
 
     def _may_wait(self, steps: Sequence[Step]) -> bool:
         """Fast path: False if the share over all newest steps is below half of the warning share."""
@@ -261,7 +262,7 @@ def _busy_around(history: History, key: tuple[str, int], start_s: float) -> floa
 
 
 def _evidence(
-    worst: SteadySteps, waits: list[SteadySteps], busy: float | None, cpu_pct: float | None
+    worst: SteadySteps, waits: list[SteadySteps], busy: float | None, cpus: Evidence | None
 ) -> Iterable[Evidence]:
     first, last = worst.steps[0].step, worst.steps[-1].step
     window = f"rank {worst.rank}, steps {first} to {last}"
@@ -285,8 +286,8 @@ def _evidence(
         )
     if busy is not None:
         yield Evidence("utilization of the least busy GPU meanwhile, mean", value=round(busy, 1), unit="%")
-    if cpu_pct is not None:
-        yield Evidence("CPUs of the node in use meanwhile, mean", value=round(cpu_pct, 1), unit="%")
+    if cpus is not None:
+        yield cpus
 
 
 def _fixes(run: Run | None, history: History, data_s: float, total_s: float) -> Iterable[Fix]:

@@ -20,10 +20,14 @@ from coach.rules.advice.remedies import bf16, lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs import loss_lines as losslines
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
-from coach.rules.from_numbers.loss_course import are_adversaries
+from coach.rules.from_numbers.loss_course import are_adversaries, trained_on
 
 _SUMMARY = re.compile(r"'train_runtime'|^\s*train_loss {2,}= ")
 """The Trainer's summary at the end: its value is the mean over the whole training."""
+_LOSS = re.compile(r"loss|train|diverged", re.IGNORECASE)
+_GRADIENTS = re.compile(r"\bgrad|Backward\d*' returned", re.IGNORECASE)
+_HELD_OUT = re.compile(r"[Mm]onitored metric (?P<metric>\S*(?:val|eval|test)\S*) =")
+"""Lightning's early stopping, which checks a metric on held-out data."""
 _NORMS_BEFORE, _FEWEST_NORMS = 50, 5
 _FINITE = (losslines.PROGRESS.rule, losslines.PROGRESS.name)
 _FINITE_FUNCTIONS = (losslines.FUNCTION_PROGRESS.rule, losslines.FUNCTION_PROGRESS.name)
@@ -42,6 +46,21 @@ class _Broken:
     """Length of the series. A lower bound if older steps are no longer kept."""
     is_sudden: bool
     """True if the gradient norm just before was ordinary, so no large update preceded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The log lines about losses."""
+
+    stopped: list[LogHit]
+    """The program says that it stops because of a value that is not finite."""
+    held_out: list[LogHit]
+    """The same because of a metric on held-out data."""
+    finite: list[LogHit]
+    lasting: list[LogHit]
+    """Training losses that are not finite, and are not finite again."""
+    parts: list[LogHit]
+    """The same of a part of the loss."""
 
 
 class LossNotFinite(Rule):
@@ -67,7 +86,9 @@ class LossNotFinite(Rule):
         `val_loss`, `best_loss`, accuracies. On a single step with a finite loss after it. On a loss that fell
         to 0 step by step, or is 0 with finite gradients. The finding is info if a longer series recovered, if
         only a part of the loss (`aux_loss`, `kl loss`) is not finite beside a finite `loss`, or if a term was
-        never finite. Each loss counts by its own name: a finite `D_loss` does not hide `G_loss=nan`.
+        never finite. Each loss counts by its own name: a finite `D_loss` does not hide `G_loss=nan`. On a
+        message that the training stops, if it trains on below (another trial). If a trainer stops early
+        because of a metric on held-out data beside a finite training loss, it is a warning that says so.
     What to do
         If the gradient norm grew before: lower the learning rate, warm it up, clip gradients, use bf16
         instead of fp16. If it was ordinary until then: look at the batch of that step, and at divisions,
@@ -199,32 +220,74 @@ class LossNotFinite(Rule):
                 return
 
     def _from_log(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
-        stopped = hits_of(snapshot, self.code, "stopped", "gave_up")
-        not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]
-        finite = [hit for hit in hits_of(snapshot, *_FINITE) if _is_training(hit)]
-        beside, terms = _lasting_beside_others(not_finite, finite, int(self.values["consecutive"]))
-        lasting = _in_order(*_lasting(not_finite, finite), *beside)
-        parts = [hit for hit in lasting if _is_of_a_part(hit, finite)]
-        lasting = [hit for hit in lasting if hit not in parts]
-        parts = _in_order(*parts, *terms)
-        confidence, hits = 0.95, [*not_finite[:1], *stopped] if stopped else []
-        if not stopped:
+        lines = self._lines(snapshot)
+        lasting, finite = lines.lasting, lines.finite
+        confidence, hits = 0.95, [*lasting[:1], *lines.stopped] if lines.stopped else []
+        if not lines.stopped:
             confidence, hits = self._of_numbers(snapshot, lasting, has_finite=bool(finite))
         if not hits and not finite:
             lasting, finite = self._of_functions(snapshot), hits_of(snapshot, *_FINITE_FUNCTIONS)
             confidence, hits = 0.9, lasting
         if not hits:
-            yield from (_other_series(parts[0]),) if parts else ()
+            yield from self._beside_the_loss(lines, snapshot.run)
             return
         first = earliest(hits)
         value = first.fields.get("value", "NaN")
         yield Hit(
             summary=f"{_what(first, value)} (first in line {first.line} of the log)",
-            evidence=tuple(_log_evidence(first, stopped, finite, len(lasting))),
+            evidence=tuple(_log_evidence(first, lines.stopped, finite, len(lasting))),
             confidence=confidence,
             subject=Subject(rank=first.rank),
             fixes=tuple(self._fixes(snapshot.run)),
             since_s=first.time_s,
+        )
+
+    def _lines(self, snapshot: TargetSnapshot) -> _Lines:
+        not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]
+        finite = [hit for hit in hits_of(snapshot, *_FINITE) if _is_training(hit)]
+        beside, terms = _lasting_beside_others(not_finite, finite, int(self.values["consecutive"]))
+        lasting = _in_order(*_lasting(not_finite, finite), *beside)
+        parts = [hit for hit in lasting if _is_of_a_part(hit, finite)]
+        told = self._told(snapshot, finite)
+        held_out = [hit for hit in told if _HELD_OUT.search(hit.text)]
+        return _Lines(
+            stopped=[hit for hit in told if hit not in held_out],
+            held_out=held_out,
+            finite=finite,
+            lasting=[hit for hit in lasting if hit not in parts],
+            parts=_in_order(*parts, *terms),
+        )
+
+    def _told(self, snapshot: TargetSnapshot, finite: Sequence[LogHit]) -> list[LogHit]:
+        """The lines that say that the training stops, without those below which it trains on."""
+        told = hits_of(snapshot, self.code, "stopped", "gave_up")
+        later = {id(hit): [other for other in finite if _follows(other, hit)] for hit in told}
+        return [hit for hit in told if not trained_on(hit, later[id(hit)], snapshot)]
+
+    def _beside_the_loss(self, lines: _Lines, run: Run | None) -> Iterable[Hit]:
+        """A hit for another quantity that is not finite, if the training loss is not known to be so."""
+        if lines.held_out:
+            yield self._held_out(lines.held_out[0], bool(lines.finite), run)
+        elif lines.parts:
+            yield _other_series(lines.parts[0])
+
+    def _held_out(self, hit: LogHit, has_finite: bool, run: Run | None) -> Hit:
+        """A hit for a trainer that stopped early because of a metric on held-out data."""
+        found = _HELD_OUT.search(hit.text)
+        metric = found["metric"] if found is not None else "The monitored metric"
+        of_samples = Fix(
+            "Look at the held-out samples for values that are not finite, empty or constant, and at "
+            "divisions, roots and logarithms in the metric"
+        )
+        return Hit(
+            summary=f"{metric} is not finite, and the trainer stopped early"
+            + ("; the training loss is finite" if has_finite else ""),
+            evidence=(quote(hit),),
+            confidence=0.9,
+            subject=Subject(rank=hit.rank),
+            fixes=(of_samples,) if has_finite else (*self._fixes(run), of_samples),
+            severity=Severity.WARNING if has_finite else None,
+            since_s=hit.time_s,
         )
 
     def _of_numbers(
@@ -318,6 +381,9 @@ def _what(first: LogHit, value: str) -> str:
         return "Loss 0.0 hides NaN: it fell to exactly 0 at once, and the Trainer prints 0 for a loss of NaN"
     if first.signature == "function_not_finite":
         return f"The loss {first.fields['key']} is {_spell_text(value)}"
+    if first.signature in ("stopped", "gave_up") and not _LOSS.search(first.text):
+        what = "The gradients are" if _GRADIENTS.search(first.text) else "A value of the model is"
+        return f"{what} not finite, and the program stopped"
     label = losslines.label_of(first) if first.signature == "not_finite" else "The training loss"
     return f"{label} is {_spell_text(value)}"
 
@@ -348,7 +414,8 @@ def _is_sudden(before: Sequence[Step]) -> bool:
 
 
 def _longest_stretch(steps: Sequence[Step]) -> list[Step]:
-    stretches = [list(group) for is_finite, group in groupby(steps, _is_finite) if not is_finite]
+    told = (step for step in steps if step.loss is not None)
+    stretches = [list(group) for is_finite, group in groupby(told, _is_finite) if not is_finite]
     return max(stretches, key=len, default=[])
 
 
@@ -444,7 +511,8 @@ def _follows(finite: LogHit, hit: LogHit) -> bool:
 def _is_of_a_part(hit: LogHit, finite: Sequence[LogHit]) -> bool:
     """True if the NaN belongs to another series, and the total loss is finite beside or after it."""
     return not losslines.is_whole_not_finite(hit.named) and any(
-        (_follows(other, hit) or other.line == hit.line) and losslines.is_whole_finite(other.named)
+        (_follows(other, hit) or (other.file, other.line) == (hit.file, hit.line))
+        and losslines.is_whole_finite(other.named)
         for other in finite
     )
 

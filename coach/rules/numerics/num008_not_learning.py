@@ -38,14 +38,14 @@ class NotLearning(Rule):
     What it sees
         A long course of training losses that stays, after its first tenth, within one percent of ln 2, ln 10,
         ln 100 or ln 1000 (the loss of guessing evenly among 2, 10, 100 or 1000 classes), or of the logarithm
-        of the number of classes that the launch or the log names (`num_classes`, `num_labels`), and does not
-        fall from its first third to its last. Or a learning rate of 0 beside each loss, in metrics or in a
-        log, or in the launch if the program reports none, with a loss that does not fall. Or a loss that
-        stays at its first value from the first steps on: a warning if all values agree to a thousandth, info
-        if they vary only by noise that is small enough to exclude a fall. Or, as a cause of its own, a
-        warm-up (`warmup_steps` in the launch or the log) with the same rate beside each loss, from a step
-        within the warm-up to a step after its end: the schedule is never stepped. This is a warning if the
-        rate is below the requested one, else info.
+        of the number of classes that the log names (`num_classes`, `num_labels`), and does not fall from its
+        first third to its last; if the launch names the number, only that one counts. Or a learning rate of 0
+        beside each loss, in metrics or in a log, or in the launch if the program reports none, with a loss
+        that does not fall. Or a loss that stays at its first value from the first steps on: a warning if all
+        values agree to a thousandth, info if they vary only by noise that is small enough to exclude a fall.
+        Or, as a cause of its own, a warm-up (`warmup_steps` in the launch or the log) with the same rate
+        beside each loss, from a step within the warm-up to a step after its end: the schedule is never
+        stepped. This is a warning if the rate is below the requested one, else info.
     Why it matters
         The model gives the same answer for every input. More time will not change that.
     When it stays silent
@@ -294,8 +294,10 @@ def _is_level(losses: Sequence[float], fall: float) -> bool:
 
 
 def _classes(snapshot: TargetSnapshot) -> list[int]:
-    """Possible numbers of classes: the usual ones, and those that the launch or the log names."""
-    told = [snapshot.run.parameters.get("num_classes")] if snapshot.run is not None else []
+    """The number of classes that the launch names; else the usual ones, and those that the log names."""
+    asked = int_parameter(snapshot.run, "num_classes") or 0
+    if asked > 1:
+        return [asked]
     found = [_CLASSES_TOLD.search(line) for tail in snapshot.log_tails for line in tail.plain]
-    told += [int(match[1]) for match in found if match is not None]
-    return [*_NUM_CLASSES, *(number for number in told if isinstance(number, int) and number > 1)]
+    told = [int(match[1]) for match in found if match is not None]
+    return [*_NUM_CLASSES, *(number for number in told if number > 1)]

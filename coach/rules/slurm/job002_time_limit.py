@@ -150,19 +150,19 @@ class TimeLimit(EndedBySlurm):
 
     def _by_counter(self, done: Counted, ran_s: float | None, snapshot: TargetSnapshot) -> Fix:
         if ran_s is None:
-            factor = self.values["spare"] * done.total / done.done
+            factor = self.values["spare"] * done.total / done.num_here
             return Fix(
                 f"Ask for {factor:.1f} times the time, if it made progress to the end: a hang reaches "
                 "any limit"
             )
-        needed_s = ran_s * done.total / done.done
+        needed_s = ran_s * done.total / done.num_here
         silent_s = silence_s(snapshot)
-        is_sure = silent_s is not None and silent_s < 2 * ran_s / done.done
+        is_sure = silent_s is not None and silent_s < 2 * ran_s / done.num_here
         first = "" if is_sure else ", if it made progress to the end: a hang reaches any limit"
-        why = (
-            f"{done.done} of {done.total} {done.word}s took {ran_s / 60:.1f} min, all need about "
-            f"{needed_s / 60:.1f} min{first}"
-        )
+        here = f"{done.num_here} of {done.total} {done.word}s"
+        if done.before:
+            here = f"{done.word}s {done.before + 1} to {done.done}"
+        why = f"{here} took {ran_s / 60:.1f} min, all {done.total} need about {needed_s / 60:.1f} min{first}"
         return more_time(self.values["spare"] * needed_s, why)
 
     def _needed_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
@@ -173,7 +173,7 @@ class TimeLimit(EndedBySlurm):
             return None
         pace_s = _step_time_s(history)
         num_left = max(0, goal - history.steps(history.ranks[0])[-1].step)
-        return None if pace_s is None else limit_s + num_left * pace_s
+        return None if pace_s is None else limit_s + (num_left + _steps_before(history)) * pace_s
 
     def _standstill_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
         """Seconds from the last step (or the last loss with a time stamp in the log) to the end; None if
@@ -184,7 +184,8 @@ class TimeLimit(EndedBySlurm):
         end_s = (
             snapshot.now_s if snapshot.has_ended and snapshot.now_s is not None else max(ends, default=None)
         )
-        return end_s - max(known) if known and end_s is not None else None
+        # The node's clock may be ahead of the controller's.
+        return max(0.0, end_s - max(known)) if known and end_s is not None else None
 
     def _patience_s(self, history: History) -> float:
         times = sorted(
@@ -202,6 +203,17 @@ def _step_time_s(history: History) -> float | None:
     steps = newest_steps(history.steps(history.ranks[0]), 100) if history.ranks else []
     times = [step.step_time_s for step in steps if step.step_time_s]
     return fmean(times) if times else None
+
+
+def _steps_before(history: History) -> int:
+    """Number of steps that an earlier job did of this training; 0 for one that began in this job."""
+    first, *others = history.curve
+    num_later = sum(point.num_steps for point in others)
+    if not num_later:
+        return 0
+    interval = (others[-1].step - first.step) / num_later
+    before = first.step - first.num_steps * interval
+    return round(before) if before > interval else 0
 
 
 def _never_ran(snapshot: TargetSnapshot) -> bool:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from coach.model.error_block import ErrorBlock
 from coach.model.training.log import FIRST_LINE, MARK, MAX_LINE_BYTES, LogHit, LogTail, Signature
+from coach.model.training.log import MAX_FIRST_HITS as MAX_FIRST_HITS
 from coach.sources.logs.columns import HEADER, Columns
 from coach.sources.logs.decoding import Order, as_utf8, is_no_text, join_pieces, without_holes
 from coach.sources.logs.error_blocks import CONTEXT_BYTES, ErrorBlocks, Line, LogText, OpenBlock
@@ -40,7 +41,6 @@ MAX_TAIL_LINES = 400
 BINARY_CHECK_BYTES = 8 << 10
 LAYOUT_BYTES = 64 << 10
 """The layout of a log is learned from this many bytes at its beginning."""
-MAX_FIRST_HITS = 100
 MAX_LAST_HITS = 100
 """For each signature only the first and the last hits are kept; the lines between are not decoded."""
 _PASSING_HITS = 5

@@ -142,6 +142,10 @@ def _made(finding: Finding, fix: Fix, script: Script, found: FoundScript) -> For
 
 
 def _unsaid(script: Script, key: str, value: Any) -> str:
+    if key == "env" and isinstance(value, Mapping):
+        return "in the script, where it is set: " + ", ".join(
+            f"{name}={text}" for name, text in value.items()
+        )
     said = script.framework.in_code.get(key)
     where = (
         f"in the program: {said.format(value)}"

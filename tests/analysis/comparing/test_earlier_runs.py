@@ -9,6 +9,7 @@ import pytest
 from coach.analysis.comparing.earlier_runs import across, wilson, work_of
 from coach.model.judging.verdict import PastRun
 from tests.analysis.made_jobs import job
+from tests.rules.examples import run
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -43,6 +44,17 @@ def test_a_job_is_recognised_by_script_and_folder_with_any_number_in_its_name() 
     assert work_of(None, one) == work_of(None, other)
     assert work_of(None, one) != work_of(None, replace(other, command="/w/other.sh"))
     assert work_of(None, replace(one, work_dir=None)) is None
+
+
+def test_programs_of_the_same_name_in_other_folders_are_other_work() -> None:
+    def work(directory: str, *words: str) -> str | None:
+        own = {"kind": "script", "words": list(words), "directory": directory}
+        return work_of(run(recipe="train", launch={"own": own}), None)
+
+    assert work("/w/vision", "train.py") != work("/w/speech", "train.py")
+    assert work("/home/ada", "/w/vision/train.py") != work("/home/ada", "/w/speech/train.py")
+    assert work("/w/exp1", "train.py", "--lr", "1") == work("/w/exp2", "train.py", "--lr", "2")
+    assert work_of(run(recipe="ddp", launch={"recipe": "ddp"}), None) == "recipe ddp"
 
 
 def test_the_interval_of_a_rate_is_wilsons_and_wider_for_one_of_many() -> None:

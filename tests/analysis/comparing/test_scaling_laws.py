@@ -57,6 +57,26 @@ def test_a_scaling_law_recovers_the_serial_share_of_its_own_curve(law: Law, kind
     assert (told.most == pytest.approx(10)) if kind == STRONG else told.most is None
 
 
+def test_a_sweep_without_one_rank_recovers_the_law_as_well() -> None:
+    told = scaling_of([Size(n, 100 * amdahl(0.05, n), 64) for n in (8, 16, 32)])
+    assert told is not None
+    assert told.serial_share == pytest.approx(0.05, abs=1e-6)
+    as_8 = 8 / amdahl(0.05, 8)
+    assert told.most == pytest.approx(20 * as_8)
+    for each in told.forecasts:
+        true = as_8 * amdahl(0.05, each.num_ranks)
+        assert each.low * (1 - 1e-9) <= true <= each.high
+    two = scaling_of([Size(n, usl(0.05, 0.01, n)) for n in (2, 4, 8, 16, 32)])
+    assert two is not None
+    assert (two.contention, two.coherence) == pytest.approx((0.05, 0.01), rel=0.01)
+
+
+def test_a_sweep_whose_batches_are_not_known_is_not_called_neither_strong_nor_weak() -> None:
+    told = scaling_of([Size(1, 100), Size(2, 150)])
+    assert told is not None
+    assert scaling_words(told)[0].startswith("neither strong nor weak scaling is known")
+
+
 def test_a_curve_with_a_peak_is_described_by_the_universal_law() -> None:
     told = scaling_of([Size(n, usl(0.05, 0.01, n)) for n in (1, 2, 4, 8, 16, 32)])
     assert told is not None

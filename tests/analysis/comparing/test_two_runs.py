@@ -20,8 +20,9 @@ from coach.analysis.comparing.two_runs import (
 from coach.lookback.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import MetricEvent, Step
-from coach.model.training.run import Run
-from coach.model.training.telemetry import HostSample
+from coach.model.training.run import Run, Segment
+from coach.model.training.telemetry import GpuSample, HostSample
+from tests.analysis.made_jobs import job
 from tests.rules import examples
 
 
@@ -83,11 +84,33 @@ def test_more_memory_is_worse() -> None:
     assert row(comparison, "memory peak").verdict == WORSE
 
 
+def test_memory_by_torch_and_memory_by_the_driver_are_not_compared() -> None:
+    def side(torch: float | None, driver: float | None) -> History:
+        told = [replace(step, memory_reserved_mib=torch) for step in series(0.1, 1)]
+        samples = [GpuSample("n1", 1000.0, 0, None, memory_used_mib=driver)] if driver else []
+        return examples.history(told, samples)
+
+    def memory(before: History, after: History) -> tuple[str, str | None]:
+        told = compare(TargetSnapshot("a", None), before, TargetSnapshot("b", None), after)
+        return (found := row(told, "memory peak")).verdict, found.because
+
+    apart = (NOT_COMPARABLE, "other measure of memory (torch → the driver)")
+    assert memory(side(1000.0, None), side(None, 1700.0)) == apart
+    assert memory(side(1000.0, 1700.0), side(None, 1700.0)) == (NO_DIFFERENCE, None)
+    assert memory(side(1000.0, 1700.0), side(2000.0, 1700.0)) == (WORSE, None)
+
+
 def test_a_child_of_a_nan_run_that_stays_finite_is_better_and_says_so() -> None:
     broken = [Step(0, n, None, loss=2.3 if n < 2 else math.nan, step_time_s=0.1) for n in range(1, 60)]
     loss = row(against(broken, series(0.1, seed=1)), "loss")
     assert (loss.verdict, loss.because) == (BETTER, "NaN from step 2 → finite")
     assert loss.before is None
+
+
+def test_a_bad_step_that_the_run_survived_is_not_the_beginning_of_its_nan() -> None:
+    whole = series(0.1, 1)
+    broken = [replace(step, loss=math.nan) if step.step == 5 or step.step > 150 else step for step in whole]
+    assert row(against(whole, broken), "loss").because == "finite → NaN from step 151"
 
 
 def test_a_change_that_brings_nan_is_worse() -> None:
@@ -178,6 +201,13 @@ def test_programs_that_tell_no_pace_are_compared_by_their_whole_run_time_if_they
     )
     other = compare(slow, History(), ended(60.0, epochs=1), History())
     assert "run time" not in [each.quantity for each in other.rows]
+    requeued = replace(fast, job=replace(job("17"), state="COMPLETED", num_requeues=1))
+    assert fast.run is not None
+    resumed = replace(fast, run=replace(fast.run, segments=(Segment(*[None] * 7),) * 2))
+    for parts in (requeued, resumed):
+        found = row(compare(slow, History(), parts, History()), "run time")
+        assert found.verdict == NOT_COMPARABLE
+        assert "only its last part is timed" in str(found.because)
 
 
 def test_runs_with_sequences_of_different_length_are_compared_by_their_tokens() -> None:

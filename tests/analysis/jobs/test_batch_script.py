@@ -134,6 +134,26 @@ def test_memory_per_cpu_is_found_wherever_slurm_reads_it_and_nowhere_else(script
     assert (text, unsaid) == (new, ())
 
 
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"mem": "12G"}, "#SBATCH --mem=12G\n"),
+        ({"exclude": "node3"}, "#SBATCH --exclude=node3\n"),
+    ],
+)
+def test_an_option_in_the_remark_of_a_line_is_no_option(changes: dict[str, str], line: str) -> None:
+    script = "#!/bin/bash\n#SBATCH --nodes=1  # was --mem=16G or --mem-per-cpu=4G, and -x node1\ntrue\n"
+    read = read_script([script])
+    assert dict(read.asked) == {}
+    (text,), _ = change_script(read, changes)
+    assert text == script.replace("true\n", f"{line}true\n")
+
+
+def test_the_precision_of_an_evaluation_is_not_that_of_the_training() -> None:
+    script = "srun python run_clm.py --per_device_train_batch_size 8 --fp16-full-eval True\n"
+    assert read_script([script]).parameters["precision"] == "fp32"
+
+
 def test_a_setting_of_the_allocator_stands_beside_those_that_are_there() -> None:
     script = "#!/bin/bash\nexport PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128\npython train.py\n"
     after, _ = change_script(
@@ -142,11 +162,41 @@ def test_a_setting_of_the_allocator_stands_beside_those_that_are_there() -> None
     assert "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128,expandable_segments:True\n" in after[0]
 
 
+def test_a_variable_with_a_remark_behind_it_is_changed_at_its_place() -> None:
+    script = "#!/bin/bash\nexport OMP_NUM_THREADS=1  # as the site advises\npython train.py\n"
+    (text,), unsaid = change_script(read_script([script]), {"env": {"OMP_NUM_THREADS": "4"}})
+    assert (text, unsaid) == (script.replace("=1", "=4"), ())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\npython train.py\n",
+        "OMP_NUM_THREADS=1 srun python train.py\n",
+        "export A=1 OMP_NUM_THREADS=1\npython train.py\n",
+        "OMP_NUM_THREADS=1\nsrun env OMP_NUM_THREADS=2 python train.py\n",
+    ],
+)
+def test_a_variable_that_the_script_sets_later_has_no_place(line: str) -> None:
+    script = f"#!/bin/bash\n{line}"
+    changes = {"env": {"OMP_NUM_THREADS": "4", "NCCL_DEBUG": "INFO"}}
+    assert change_script(read_script([script]), changes) == ((script,), ("env",))
+
+
+def test_a_word_about_a_variable_is_no_place_that_sets_it() -> None:
+    script = "#!/bin/bash\n# OMP_NUM_THREADS=1\necho OMP_NUM_THREADS=$OMP_NUM_THREADS\npython train.py\n"
+    (text,), unsaid = change_script(read_script([script]), {"env": {"OMP_NUM_THREADS": "4"}})
+    assert unsaid == ()
+    assert "\nexport OMP_NUM_THREADS=4\n" in text
+
+
 @pytest.mark.parametrize(
     "script",
     [
         "python a.py --batch_size 32\npython b.py --batch_size 64\n",
         "BS=32\nBS=64\npython a.py --batch_size $BS\n",
+        "BS=32\nBS=64\npython a.py --batch_size $BS\npython b.py --batch_size 32\n",
+        "python a.py --batch_size ${1:-16}\npython b.py --batch_size 32\n",
         "python a.py --batch_size ${1:-32}\n",
         "python a.py --batch_size $(cat size)\n",
         "# python a.py --batch_size 32\npython a.py  # --batch_size 32\n",

@@ -35,6 +35,20 @@ def trace(*rows: Row, num_bytes: int = 0) -> Trace:
     return Trace(tuple(events), 0, 2, None)
 
 
+def test_threads_that_wait_at_the_same_time_wait_no_longer_than_the_trace() -> None:
+    made = report(
+        trace(
+            ("user_annotation", "ProfilerStep#5", 0, 1000, HOST),
+            ("kernel", "ampere_sgemm_128x64_tn", 0, 500, STREAM),
+            ("cuda_runtime", "cudaStreamSynchronize", 0, 900, HOST),
+            ("cuda_runtime", "cudaStreamSynchronize", 100, 1000, (4000, 4001)),
+            ("cuda_driver", "cuStreamSynchronize", 110, 990, (4000, 4001)),
+        )
+    )
+    assert made.waits is not None
+    assert (made.waits.share, made.waits.num_calls) == (1.0, 3)
+
+
 def gpu_trace() -> Trace:
     """Two steps of 1000 us. The device computes for 900 us (400 of them during a collective of 600 us),
     copies for 100, and waits 400 for the loader and 400 for Python."""

@@ -36,9 +36,12 @@ def test_every_reason_that_slurm_24_11_can_give_is_explained(reason: str) -> Non
         ("QOSGrpGRES", PendingClass.LIMIT, True, "all jobs of the QOS together"),
         ("AssocGrpCpuLimit", PendingClass.LIMIT, True, "your group has as much as your account allows: CPUs"),
         ("AssocGrpCPUMinutesLimit", PendingClass.LIMIT, False, "CPUs × minutes"),
+        ("AssocGrpWallLimit", PendingClass.LIMIT, False, "your account allows: time on the clock"),
         ("MaxGRESRunMinsPerAccount", PendingClass.LIMIT, True, "your account has as much"),
         ("QOSMaxWallDurationPerJobLimit", PendingClass.LIMIT, False, "allows one job: time on the clock"),
         ("QOSMinGRES", PendingClass.LIMIT, False, "less than the minimum"),
+        ("Constraints", PendingClass.WAIT, True, "--extra"),
+        ("NvidiaImexChannels", PendingClass.WAIT, True, "IMEX channels"),
         ("PartitionTimeLimit", PendingClass.NEVER, False, "longer than its partition allows"),
         ("DependencyNeverSatisfied", PendingClass.NEVER, False, "does not accept"),
         ("BadConstraints", PendingClass.NEVER, False, "no node has all"),
@@ -57,6 +60,22 @@ def test_a_reason_gets_its_class_and_plain_words(
     explained = explain_pending(reason)
     assert (explained.kind, explained.starts_by_itself) == (kind, starts_by_itself)
     assert words in explained.meaning
+
+
+@pytest.mark.parametrize(
+    ("reason", "other"),
+    [
+        ("QOSGrpWallLimit", "another --qos"),
+        ("QOSGrpCPUMinutesLimit", "another --qos"),
+        ("AssocGrpWallLimit", "another --account"),
+        ("AssocGrpGRESMinutes", "another --account"),
+    ],
+)
+def test_time_that_is_used_up_does_not_come_back_when_running_jobs_end(reason: str, other: str) -> None:
+    explained = explain_pending(reason)
+    assert not explained.starts_by_itself
+    assert "running ones end" not in explained.advice
+    assert explained.advice.endswith(other)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 
 import pytest
 
 from coach.analysis.spelling.environment import (
-    environment_from_table,
     read_environment,
     spelt_environment,
     with_absolute_paths,
@@ -18,6 +18,14 @@ from coach.model.launching.environment import Environment, EnvironmentKind
 
 def table(text: str) -> dict[str, object]:
     return tomllib.loads(text)
+
+
+def environment_from_table(name: str | None, said: Mapping[str, object], place: str) -> Environment:
+    """The environment of a table. Raises UserError for the first mistake."""
+    environment, problems = read_environment(name, said, lambda _key: place)
+    if problems:
+        raise problems[0]
+    return environment
 
 
 def test_a_site_describes_its_modules_with_their_exact_versions() -> None:
@@ -160,6 +168,14 @@ def test_paths_are_made_absolute_where_they_are_used() -> None:
     placed = with_absolute_paths(image, "/work", env)
     assert (placed.image, placed.binds) == ("/scratch/ada/pt.sif", ("/home/ada/data:/data:ro",))
     assert placed.python == "python3.11"
+
+
+def test_a_conda_environment_may_be_a_variable_alone() -> None:
+    conda = environment_from_table("torch", {"kind": "conda", "path": "$TORCH_ENV"}, "config.toml:1")
+    assert with_absolute_paths(conda, "/work", {"TORCH_ENV": "/sw/envs/torch/"}).path == "/sw/envs/torch"
+    assert with_absolute_paths(conda, "/work", {"TORCH_ENV": "pytorch"}).path == "pytorch"
+    with pytest.raises(UserError, match=r"config.toml:1: environments.torch.path = '\$TORCH_ENV'.*not set"):
+        with_absolute_paths(conda, "/work", {})
 
 
 def test_an_unset_variable_in_a_path_is_named() -> None:

@@ -12,7 +12,7 @@ from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Checkpoint, RankExit, RunExit
 from coach.rules.engine import Engine
-from tests.rules.examples import diagnose_whole, history, run, scan, steps, tail_of
+from tests.rules.examples import diagnose_whole, history, run, steps
 
 RAISED = (
     'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
@@ -103,8 +103,6 @@ def test_the_work_since_the_last_checkpoint_is_lost() -> None:
     assert (outcome.lost_steps, outcome.can_resume) == (newest.step - 40, True)
     assert newest.time_s is not None
     assert outcome.lost_s == newest.time_s - 1004.0
-    assert outcome.last_sign is not None
-    assert outcome.last_sign.time_s == newest.time_s
     none = outcome_of(replace(snapshot, checkpoints=()), series)
     assert (none.lost_steps, none.lost_s, none.can_resume) == (None, None, False)
     assert outcome_of(TargetSnapshot("log", None)).can_resume is None
@@ -115,10 +113,3 @@ def test_it_is_unknown_where_an_own_program_saves_its_checkpoints() -> None:
     own = TargetSnapshot("r", None, run=run({"checkpoint_every": 50}, launch=launch))
     assert outcome_of(own).can_resume is None
     assert outcome_of(replace(own, checkpoints=(Checkpoint("/c/step-40", 40, 1004.0),))).can_resume
-
-
-def test_the_last_sign_of_life_is_the_end_of_the_log() -> None:
-    text = "step 1\nstep 2\n"
-    outcome = outcome_of(TargetSnapshot("l", None, log_hits=scan(text), log_tails=(tail_of(text),)))
-    assert outcome.last_sign is not None
-    assert (outcome.last_sign.file, outcome.last_sign.line) == ("train.log", 2)

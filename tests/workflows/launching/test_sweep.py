@@ -272,6 +272,11 @@ def test_running_out_of_memory_is_a_result_and_another_failure_is_not() -> None:
     assert [point.efficiency for point in points] == [0.5, None, 1.0, None]
 
 
+def test_a_run_that_goes_on_after_an_error_of_memory_has_no_result_yet() -> None:
+    (point,) = table("batch_size", [member(64, None, state="RUNNING", cause="cuda_oom")])
+    assert (point.result, point.is_result) == ("RUNNING", False)
+
+
 def test_a_run_without_measurements_has_no_ratio_and_no_efficiency() -> None:
     (point,) = table("world_size", [member(1, None, state="PENDING")])
     assert (point.ratio, point.efficiency, point.result) == (None, None, "PENDING")
