@@ -589,7 +589,7 @@ def _with_own_cpus(
 ) -> LaunchRequest:
     """The request with CPUs, if it has none: the GPUs' share of the node's CPUs; without GPUs two per
     rank."""
-    if request.cpus_per_task is not None:
+    if request.cpus_per_task is not None or (gpus and request.cpus_per_gpu is not None):
         return request
     if not gpus:
         most = _most_cpus(request, target, num_nodes, gpus)

@@ -66,6 +66,17 @@ def test_the_kind_of_a_program_is_read_from_its_file(home: Path) -> None:
     assert own(home, None, "torchrun", "train.py").kind is OwnKind.COMMAND
 
 
+def test_cpus_per_gpu_are_requested_for_an_own_script(home: Path) -> None:
+    said = planned(own(home, "train.py"), partition="gpu", gpus_per_node=2, cpus_per_gpu=3)
+    config = planned(
+        own(home, "train.py"), partition="gpu", cpus_per_gpu=3, defaulted=frozenset({"cpus_per_gpu"})
+    )
+    assert (said.resources.cpus_per_gpu, said.resources.cpus_per_task) == (3, 6)
+    assert (config.resources.cpus_per_gpu, config.resources.cpus_per_task) == (3, 3)
+    assert "#SBATCH --cpus-per-gpu=3" in said.script
+    assert "#SBATCH --cpus-per-task" not in said.script
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
