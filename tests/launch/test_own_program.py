@@ -186,6 +186,39 @@ def test_a_batch_file_keeps_its_own_options_and_runs_unchanged(home: Path) -> No
     assert "--output" not in plan.script
 
 
+@pytest.mark.parametrize(
+    ("line", "said", "header"),
+    [
+        (
+            "--gres=lustre:1,gpu:a100:4 -N 2  # big",
+            {"gpus_per_node": 1},
+            ["--gres=lustre:1 -N 2", "--gpus-per-node=1"],
+        ),
+        ("--gres=gpu:4", {"gpus_per_node": 2, "gpu_type": "a100"}, ["--gpus-per-node=a100:2"]),
+        ("-G 8 --nodes 2", {"gpus_per_node": 2}, ["--nodes 2", "--gpus-per-node=2"]),
+        ("--mem-per-cpu=4G", {"mem": "64G"}, ["--mem=64G"]),
+        ("--mem 8G --time 1:00", {"sbatch": {"mem-per-cpu": "4G"}}, ["--time 1:00", "--mem-per-cpu=4G"]),
+        ("-c 8", {"cpus_per_gpu": 4}, ["--cpus-per-gpu=4"]),
+        ("-q long -p gpu", {"qos": ""}, ["-p gpu"]),
+        ("--gres=gpu:4 --mem-per-cpu=4G -c 8", {}, ["--gres=gpu:4 --mem-per-cpu=4G -c 8"]),
+    ],
+)
+def test_a_launch_s_option_replaces_the_file_s_option_for_the_same_resource(
+    home: Path, line: str, said: dict[str, object], header: list[str]
+) -> None:
+    (home / "one.sbatch").write_text(f"#!/bin/bash\n#SBATCH {line}\nsrun python train.py\n")
+    plan = planned(own(home, "one.sbatch"), **said)
+    lines = plan.script.partition("# one.sbatch")[0].splitlines()[1:]
+    assert lines == [*(f"#SBATCH {each}" for each in header), "#SBATCH --job-name=one.sbatch"]
+
+
+def test_options_that_cannot_reach_a_batch_file_are_refused(home: Path) -> None:
+    assert planned(own(home, "job.sbatch"), nproc_per_node=4).resources.nproc_per_node == 4
+    for asked in ({"nproc_per_node": 2}, {"gpu_type": "a100"}):
+        with pytest.raises(UserError, match="batch file"):
+            planned(own(home, "job.sbatch"), **asked)
+
+
 def test_a_fix_reaches_into_a_batch_file(home: Path) -> None:
     plan = planned(own(home, "job.sbatch"), set={"batch_size": 16})
     assert plan.parameters["batch_size"] == 16
