@@ -39,6 +39,7 @@ MAX_BYTES = 4 << 20
 """Slurm's own limit (MaxScriptSize) unless the site sets another."""
 _HEAD_BYTES = 64 << 10
 _OPTION = re.compile(r"^#SBATCH\b(.*)$", re.MULTILINE)
+_OPTION_LINE = re.compile(r"^#SBATCH\b(.*)(?:\n|\Z)", re.MULTILINE)
 _LEADING = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?:[ \t]*#.*)?")
 """Slurm reads #SBATCH lines only up to the first command."""
 _HETEROGENEOUS = re.compile(r"^#SBATCH[ \t]+(?:hetjob|packjob)\b", re.MULTILINE)
@@ -172,28 +173,27 @@ def _options_in(line: str) -> Iterator[tuple[str, str, list[str]]]:
             index += 1
 
 
-def without_options(text: str, said: Collection[str], cleared: Collection[str] = ()) -> list[str]:
-    """The #SBATCH lines of a file, without the options `cleared`, and without those in whose place the
-    options `said` stand. Other lines stay as they are."""
-    gone = {*cleared} | {
-        name for group in ALIKE if not group.isdisjoint(said) for name in group.difference(said)
-    }
+def without_options(text: str, said: Collection[str], cleared: Collection[str] = ()) -> str:
+    """The file's text, without its options `cleared`, and without those in whose place the options `said`
+    stand. All other lines stay as they are."""
+    gone = {*cleared} | {name for group in ALIKE if not group.isdisjoint(said) for name in group - {*said}}
     has_gpus = not ALIKE[0].isdisjoint(said)
-    lines: list[str] = []
-    for line in _OPTION.findall(_header(text)):
-        options = list(_options_in(line))
-        kept: list[str] = []
-        for name, value, words in options:
+
+    def kept(line: re.Match[str]) -> str:
+        options = list(_options_in(line[1]))
+        words: list[str] = []
+        for name, value, before in options:
             if name == "gres" and has_gpus and count_gpus(value) is not None:
                 others = [part for part in value.split(",") if count_gpus(part) is None]
-                kept += [f"--gres={','.join(others)}"] if others else []
+                words += [f"--gres={','.join(others)}"] if others else []
             elif name not in gone:
-                kept += words
-        if kept == [word for _, _, words in options for word in words]:
-            lines.append(f"#SBATCH{line}")
-        elif kept:
-            lines.append(f"#SBATCH {' '.join(map(quote, kept))}")
-    return lines
+                words += before
+        if words == [word for _, _, before in options for word in before]:
+            return line[0]
+        return f"#SBATCH {' '.join(map(quote, words))}\n" if words else ""
+
+    header = _header(text)
+    return _OPTION_LINE.sub(kept, header) + text[len(header) :]
 
 
 def resources_of(text: str, request: LaunchRequest) -> Resources:
@@ -257,9 +257,10 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
     more |= {} if own.array_task is None else {"array": str(own.array_task)}
     is_long = plan.request.until_done is not None
     more |= _options_of_segments(text, plan) if is_long else {}
+    asking = without_options(text, more, _cleared(plan.request))
     lines = [
         "#!/bin/bash",
-        *without_options(text, more, _cleared(plan.request)),
+        *(f"#SBATCH{each}" for each in _OPTION.findall(_header(asking))),
         *(f"#SBATCH --{key}={quote(value)}" if value else f"#SBATCH --{key}" for key, value in more.items()),
         f"# {path.name} as run {plan.run_id}, written by coach {version}.",
         "# Above: the file's options that hold, then those of the launch. Below: the file, unchanged.",
