@@ -84,6 +84,22 @@ def test_a_misspelt_script_names_the_nearest_file(coach: Coach) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("launch", "~nobody17/train.py"),
+        ("recipes", "~nobody17/mine.toml"),
+        ("config", "--check", "~nobody17/config.toml"),
+        ("workshop", "check", "~nobody17/day.toml"),
+        ("why", "~nobody17/log.txt"),
+    ],
+)
+def test_a_path_below_the_home_of_an_unknown_user_is_refused_in_words(
+    coach: Coach, arguments: tuple[str, ...]
+) -> None:
+    coach(*arguments)
+
+
 def test_a_word_that_is_no_rule_leads_to_rules_about_it(coach: Coach) -> None:
     first, second = coach("explain", "out-of-memory")
     assert first == "coach: there is no rule 'out-of-memory'"

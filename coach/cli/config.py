@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coach import cli
@@ -20,6 +19,7 @@ from coach.config.check import FileReport, check_file, files_in_force
 from coach.config.explain import DEFAULT, Row, rows
 from coach.config.keys import KEYS
 from coach.model.errors import UserError
+from coach.runs import expand_home
 from coach.workflows.launching.refusals import forget
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _settings_object(settings: Settings, shown: list[Row]) -> ConfigDocument:
 
 
 def _check(file: str, format_: str) -> int:
-    paths = [Path(file).expanduser()] if file else files_in_force(os.environ)
+    paths = [expand_home(file)] if file else files_in_force(os.environ)
     reports = [check_file(path, os.environ) for path in paths]
     if format_ == "json":
         print(json.dumps({"schema": 1, "files": [_report_object(report) for report in reports]}, indent=2))

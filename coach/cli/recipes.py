@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coach.cli.text import print_json, print_line, print_table, printable
@@ -14,6 +13,7 @@ from coach.launch.parameters import Parameter, show
 from coach.launch.recipe import Recipe, Sweep, is_shipped
 from coach.launch.spelling import format_time
 from coach.model.errors import UserError
+from coach.runs import expand_home
 from coach.workflows.launching.recipes import (
     Page,
     by_hand,
@@ -88,7 +88,7 @@ def _eject(words: list[str], settings: Settings) -> int:
         raise UserError(
             "coach recipes eject: expected a recipe and a new folder", "coach recipes eject ddp my-ddp"
         )
-    recipe, folder = find_recipe(words[0], settings), Path(words[1]).expanduser().absolute()
+    recipe, folder = find_recipe(words[0], settings), expand_home(words[1]).absolute()
     for path in eject(recipe, folder):
         print_line(printable(f"{path}{'/' if path.is_dir() else ''}"))
     print(

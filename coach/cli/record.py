@@ -9,11 +9,11 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from coach.cli.acting import is_confirmed, say
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
+from coach.runs import expand_home
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.attach import plan_attach
@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    file = Path(args.file).expanduser().absolute()
+    file = expand_home(args.file).absolute()
     if not file.parent.is_dir():
         raise UserError(f"{args.file}: there is no directory {file.parent}")
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from coach.cli.acting import is_confirmed, say
 from coach.cli.text import print_line
+from coach.runs import expand_home
 from coach.sources.machine.new_file import refuse_if_there, save_new
 
 
 def path_of(text: str) -> Path:
     """The absolute path of the file that a person named."""
-    return Path(text).expanduser().absolute()
+    return expand_home(text).absolute()
 
 
 def new_path_of(text: str) -> Path:

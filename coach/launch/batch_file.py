@@ -33,6 +33,7 @@ from coach.launch.spelling import format_time, parse_time
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
 from coach.model.launching.launch import LaunchRequest, OwnProgram, Plan, Resources
+from coach.runs import expand_home
 from coach.sources.slurm.gres import count_gpus
 
 MAX_BYTES = 4 << 20
@@ -250,7 +251,7 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
     """The script that is submitted."""
     own = plan.request.own
     assert own is not None
-    path = Path(own.directory, Path(own.words[0]).expanduser())
+    path = Path(own.directory, expand_home(own.words[0]))
     text = _changed(read(path), own, plan.parameters)
     more = said_options(plan.request)
     more |= {} if "job-name" in asked(text) else {"job-name": path.name}

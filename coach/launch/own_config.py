@@ -23,6 +23,7 @@ from coach.launch.parameters import Parameter, show
 from coach.model.errors import UserError
 from coach.model.launching.launch import ConfigCopy, Scalar
 from coach.node.secret_words import mask_command, mask_text
+from coach.runs import expand_home
 
 FOLDER = "config"
 """The folder of a run that holds its changed copies."""
@@ -200,7 +201,7 @@ def _files(words: Sequence[str], options: Sequence[OwnOption], directory: Path) 
 
 
 def _file(name: str, place: int | None, option: str, directory: Path) -> Iterator[ConfigFile]:
-    path = Path(directory, Path(name).expanduser()) if not name.startswith("-") and "\0" not in name else None
+    path = Path(directory, expand_home(name)) if not name.startswith("-") and "\0" not in name else None
     if path is None or path.suffix not in config_text.SUFFIXES:
         return
     if option and not _OPTION.fullmatch(option):

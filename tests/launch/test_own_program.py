@@ -152,6 +152,13 @@ def test_a_command_is_passed_to_srun_word_for_word(home: Path) -> None:
     assert plan.recipe == "train"
 
 
+def test_a_deletion_in_hydra_s_form_is_no_home_directory(home: Path) -> None:
+    words = ("~model.dropout", "~db.yaml", "lr=0.1")
+    assert training(planned(own(home, "train.py", *words))).endswith("'~model.dropout' '~db.yaml' lr=0.1")
+    command = own(home, None, "python", "-m", "train", *words)
+    assert planned(command).parameters == {"lr": 0.1}
+
+
 def test_a_gpu_brings_its_share_of_the_node_s_cpus(home: Path) -> None:
     asked = {gpus: planned(own(home, "train.py"), gpus_per_node=gpus, partition="gpu") for gpus in (1, 4)}
     assert {gpus: plan.resources.cpus_per_task for gpus, plan in asked.items()} == {1: 4, 4: 16}

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coach.analysis.teaching.workshop_capacity import fit
@@ -24,6 +23,7 @@ from coach.cli.text import (
 from coach.config import BACKENDS, Settings
 from coach.launch.spelling import parse_time
 from coach.model.teaching.rehearsal import Fit, Rehearsed, Share
+from coach.runs import expand_home
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.teaching.rehearsal import Rehearsal
 from coach.workflows.teaching.workshop_plan import EXAMPLE, read_workshop_plan
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="check PLAN.toml | example")
     check = verbs.add_parser("check", help="launch each recipe of the day small, one after the other")
-    check.add_argument("plan", metavar="PLAN.toml", type=Path, help="the recipes and learners of the day")
+    check.add_argument("plan", metavar="PLAN.toml", help="the recipes and learners of the day")
     check.add_argument("--backend", choices=BACKENDS, default="auto", help="where to try it (default: auto)")
     check.add_argument(
         "--max-queued",
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         sys.stdout.write(EXAMPLE)
         return 0
     max_queued_s = parse_time(args.max_queued, "--max-queued")
-    plan = read_workshop_plan(args.plan.expanduser().absolute(), args.backend, settings)
+    plan = read_workshop_plan(expand_home(args.plan).absolute(), args.backend, settings)
     end_as_by_ctrl_c()
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     rehearsal = Rehearsal(plan, settings, os.environ, io, _say, max_queued_s)
