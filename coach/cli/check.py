@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Severity
 from coach.rules.engine import Engine
-from coach.runs import expand_home
 from coach.workflows.judging.check import Checker
 from coach.workflows.judging.checked_object import checked_object, jobs_object
 from coach.workflows.judging.lazy_engine import rules_of
@@ -119,7 +119,7 @@ def _tell_left_out(number: int) -> None:
 
 
 def _existing(text: str) -> Path:
-    path = expand_home(text).absolute()
+    path = Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 (Path raises for an unknown ~user)
     if not path.is_file():
         raise UserError(f"{text}: no such file")
     return path

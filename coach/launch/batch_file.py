@@ -94,6 +94,11 @@ def has_options(path: Path) -> bool:
     return bool(_OPTION.search(_header(head)))
 
 
+def file_of(own: OwnProgram) -> Path:
+    """The batch file that an own program is."""
+    return Path(own.directory, expand_home(own.words[0]))
+
+
 def read(path: Path) -> str:
     """The file's text. Raises UserError."""
     try:
@@ -182,19 +187,24 @@ def without_options(text: str, said: Collection[str], cleared: Collection[str] =
 
     def kept(line: re.Match[str]) -> str:
         options = list(_options_in(line[1]))
-        words: list[str] = []
-        for name, value, before in options:
-            if name == "gres" and has_gpus and count_gpus(value) is not None:
-                others = [part for part in value.split(",") if count_gpus(part) is None]
-                words += [f"--gres={','.join(others)}"] if others else []
-            elif name not in gone:
-                words += before
+        words = [
+            word for option in options if option[0] not in gone for word in _without_gpus(option, has_gpus)
+        ]
         if words == [word for _, _, before in options for word in before]:
             return line[0]
         return f"#SBATCH {' '.join(map(quote, words))}\n" if words else ""
 
     header = _header(text)
     return _OPTION_LINE.sub(kept, header) + text[len(header) :]
+
+
+def _without_gpus(option: tuple[str, str, list[str]], has_gpus: bool) -> list[str]:
+    """The words of an option; if the launch asks for GPUs, --gres asks only for the other resources."""
+    name, value, words = option
+    if name != "gres" or not has_gpus or count_gpus(value) is None:
+        return words
+    others = [part for part in value.split(",") if count_gpus(part) is None]
+    return [f"--gres={','.join(others)}"] if others else []
 
 
 def resources_of(text: str, request: LaunchRequest) -> Resources:
@@ -251,7 +261,7 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
     """The script that is submitted."""
     own = plan.request.own
     assert own is not None
-    path = Path(own.directory, expand_home(own.words[0]))
+    path = file_of(own)
     text = _changed(read(path), own, plan.parameters)
     more = said_options(plan.request)
     more |= {} if "job-name" in asked(text) else {"job-name": path.name}

@@ -7,7 +7,7 @@ properties.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -186,19 +186,24 @@ def _arguments(facts: Mapping[str, str]) -> list[str]:
 
 def _gpu_option(name: str, fact: str, option: str, value: str, *, has_gres: bool) -> list[str]:
     """`gres:gpu:a100:2` as the option for GPUs. Other resources use --gres, which counts per node; so do GPUs
-    if the script asks for them by --gres: Slurm would obey that before --gpus-per-node. Of two numbers for
-    one type the last counts. Raises UserError rather than drop a resource."""
+    if the script asks for them by --gres: Slurm would obey that before --gpus-per-node. Raises UserError
+    rather than drop a resource."""
     parts = [part for part in value.split(",") if _CPUS.fullmatch(part) is None]
     gpus = [match for part in parts if (match := _GPUS.fullmatch(part)) is not None]
-    counts = {match[1]: f"{f'{match[1]}:' if match[1] else ''}{match[2] or 1}" for match in gpus}
-    is_per_node = option == "gpus-per-node"
-    if len(gpus) < len(parts) and not is_per_node:
-        raise _unspelt(name, fact, value)
     if len(gpus) < len(parts):
+        if option != "gpus-per-node":
+            raise _unspelt(name, fact, value)
         return [f"--gres={value.replace('gres:', '').replace('gres/', '')}"]
-    if is_per_node and has_gres and counts:
-        return [f"--gres={','.join(f'gpu:{count}' for count in counts.values())}"]
-    return [f"--{option}={','.join(counts.values())}"] if counts else []
+    counts = _counts(gpus)
+    if option == "gpus-per-node" and has_gres:
+        option, counts = "gres", [f"gpu:{count}" for count in counts]
+    return [f"--{option}={','.join(counts)}"] if counts else []
+
+
+def _counts(gpus: Sequence[re.Match[str]]) -> list[str]:
+    """`a100:2` for each type of GPU. Of two numbers for one type the last counts."""
+    counts = {gpu[1]: gpu[2] or "1" for gpu in gpus}
+    return [count if kind is None else f"{kind}:{count}" for kind, count in counts.items()]
 
 
 def _per_gpu(name: str, fact: str, value: str) -> str:

@@ -5,6 +5,7 @@ thing by it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,7 +20,6 @@ from coach.model.reading import JobList, RunList
 from coach.model.slurm.cluster import Job
 from coach.model.training.log import Signature
 from coach.model.training.run import Run
-from coach.runs import expand_home
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
@@ -78,7 +78,7 @@ def resolve_target(
     """
     if text == STDIN:
         return Target(text, TargetKind.STDIN)
-    path = expand_home(text).absolute()
+    path = Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 (Path raises for an unknown ~user)
     found = _at_path(io, text, path) if text else None
     if found is not None:
         return found

@@ -25,7 +25,6 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.rules.base import Rule
 from coach.rules.engine import Engine
-from coach.runs import expand_home
 
 _CONTINUED = re.compile(r"\\\r?\n")
 
@@ -57,7 +56,7 @@ def _configs(own: OwnProgram, said: Mapping[str, str | Scalar]) -> Iterator[OwnC
     if own.kind is not OwnKind.BATCH:
         yield config_of(own, said)
         return
-    text = batch_file.read(Path(own.directory, expand_home(own.words[0])))
+    text = batch_file.read(batch_file.file_of(own))
     for line in _CONTINUED.sub(" ", text).splitlines():
         try:
             words = shlex.split(line, comments=True)
