@@ -144,6 +144,7 @@ def _resolve_in_one(
     warnings: list[str] = []
     warnings += _foreign_groups(target, site)
     request = _without_foreign_type(request, target, notes)
+    _check_gpu_type(request, target)
     num_nodes = _num_nodes(request, recipe, target)
     gpus = _gpus(request, recipe, parameters, target, num_nodes)
     nproc = _own_nproc(request, recipe.own, gpus) or _nproc(request, recipe, num_nodes, gpus, warnings)
@@ -360,7 +361,8 @@ def _gpus(
             f"--gpus {asked}: recipe {recipe.name} uses a single device", "use 1 or 0, or another recipe"
         )
     if asked > most:
-        _refuse_gpus(asked, most, target, num_nodes, counts)
+        kind = f" of type {request.gpu_type}" if request.gpu_type else ""
+        _refuse_gpus(asked, most, target, num_nodes, counts, kind)
     return asked
 
 
@@ -388,7 +390,9 @@ def _wanted_gpus(recipe: Recipe, parameters: Mapping[str, Any], ranks: int | Non
     return ranks or _ranks(recipe, num_nodes) or 2
 
 
-def _refuse_gpus(asked: int, most: int, target: _Target, num_nodes: int, counts: Sequence[int]) -> None:
+def _refuse_gpus(
+    asked: int, most: int, target: _Target, num_nodes: int, counts: Sequence[int], kind: str
+) -> None:
     if not target.has_gpus:
         raise UserError(
             f"--gpus {asked}: {target.name} has no GPUs",
@@ -396,8 +400,10 @@ def _refuse_gpus(asked: int, most: int, target: _Target, num_nodes: int, counts:
         )
     if max(counts, default=0) >= asked:
         enough = sum(count >= asked for count in counts)
-        raise UserError(f"--gpus {asked}: {enough} of {num_nodes} nodes in {target.name} have that many GPUs")
-    raise UserError(f"--gpus {asked}: {target.name} has {most} GPUs per node")
+        raise UserError(
+            f"--gpus {asked}: {enough} of {num_nodes} nodes in {target.name} have that many GPUs{kind}"
+        )
+    raise UserError(f"--gpus {asked}: {target.name} has {most} GPUs{kind} per node")
 
 
 def _nproc(request: LaunchRequest, recipe: Recipe, num_nodes: int, gpus: int, warnings: list[str]) -> int:
@@ -423,22 +429,30 @@ def _nproc(request: LaunchRequest, recipe: Recipe, num_nodes: int, gpus: int, wa
     return asked
 
 
+def _check_gpu_type(request: LaunchRequest, target: _Target) -> None:
+    """Refuse a type that the target lacks, before its GPUs are counted: it has none of that type."""
+    asked, types = request.gpu_type, target.gpu_types
+    if asked is None or not target.has_gpus or request.gpus_per_node == 0 or asked in types:
+        return
+    same = [kind for kind in types if kind.lower() == asked.lower()]
+    near = same or get_close_matches(asked, types, 1)
+    hint = f"did you mean {near[0]}?" if near else f"its GPU types: {', '.join(types) or 'none'}"
+    raise UserError(f"--gpu-type {asked}: {target.name} has none of that type", hint)
+
+
 def _gpu_type(
     request: LaunchRequest, target: _Target, num_nodes: int, gpus: int, notes: list[str]
 ) -> str | None:
     asked = request.gpu_type
     if asked is None:
         return None
-    types = target.gpu_types
     if target.has_gpus is None and gpus:
         return asked
     if request.gpus_per_node == 0:
         notes.append(f"the launch uses no GPU: GPU type {asked} is not requested")
         return None
-    if asked not in types:
-        near = get_close_matches(asked, types, 1)
-        hint = f"did you mean {near[0]}?" if near else f"its GPU types: {', '.join(types) or 'none'}"
-        raise UserError(f"--gpu-type {asked}: {target.name} has none of that type", hint)
+    if not target.has_gpus:
+        raise UserError(f"--gpu-type {asked}: {target.name} has none of that type", "its GPU types: none")
     if gpus == 0:
         raise UserError(f"--gpu-type {asked}: fewer than {num_nodes} nodes in {target.name} have one")
     return asked
