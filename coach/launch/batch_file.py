@@ -26,6 +26,7 @@ from coach.launch.script import (
     measuring_lines,
     own_variable_lines,
     record_lines,
+    samples_gpm,
     stop_lines,
     waiting_for_training_lines,
 )
@@ -287,6 +288,7 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
             judge=paths.own_python if paths.is_judged and not is_long else None,
             judge_file=paths.own_file,
             notes_end=not is_long,
+            has_gpm=samples_gpm(plan),
         ),
         *own_variable_lines(plan),
     ]

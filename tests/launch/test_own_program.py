@@ -159,6 +159,22 @@ def test_a_deletion_in_hydra_s_form_is_no_home_directory(home: Path) -> None:
     assert planned(command).parameters == {"lr": 0.1}
 
 
+@pytest.mark.parametrize("what", ["train.py", "job.sbatch"])
+def test_gpm_is_measured_beside_an_own_program_where_the_plan_says_so(home: Path, what: str) -> None:
+    plan = planned(own(home, what), partition="gpu", gpus_per_node=1, has_gpm=True)
+    assert any("GPM" in note for note in plan.notes)
+    assert " --gpm --)" in plan.script
+    assert "--gpm" not in planned(own(home, what), partition="gpu", gpus_per_node=0, has_gpm=True).script
+
+
+def test_restarts_without_torchrun_are_told_to_have_no_effect(home: Path) -> None:
+    plan = planned(own(home, "train.py"), max_restarts=2)
+    assert plan.warnings == ("--max-restarts 2 has no effect: torchrun does not start this program",)
+    assert "torchrun restarts" not in plan.script
+    restarted = planned(own(home, "train.py", offers=("torchrun",)), max_restarts=2)
+    assert (restarted.warnings, "--max-restarts=2" in restarted.script) == ((), True)
+
+
 def test_a_gpu_brings_its_share_of_the_node_s_cpus(home: Path) -> None:
     asked = {gpus: planned(own(home, "train.py"), gpus_per_node=gpus, partition="gpu") for gpus in (1, 4)}
     assert {gpus: plan.resources.cpus_per_task for gpus, plan in asked.items()} == {1: 4, 4: 16}
