@@ -61,7 +61,8 @@ def read_options(
     rules' and fixes' name of a parameter → the program's name."""
     declared = tuple(_declared(source)) if source is not None else ()
     forms = {option_key(each.option): each.form for each in declared}
-    found = [*_said(words, _first_argument(words), forms), *declared]
+    said = {option_key(each.option): each for each in _said(words, _first_argument(words), forms)}
+    found = [*said.values(), *declared]  # of an option that is said twice, the last value counts
     texts = {option_key(each.option): each.parameter for each in declared}
     names = {option_key(option): name for name, option in named.items()}
     options: dict[str, OwnOption] = {}
@@ -69,7 +70,7 @@ def read_options(
     for each in found:
         key = option_key(each.option)
         if key in spelt:
-            continue  # the command line sets this option already; an option set twice stays as it is
+            continue  # the command line sets this option already
         spelt.add(key)
         each = _as_declared(each, texts.get(key))
         name = names.get(key) or _name(each.option, {**options, **dict.fromkeys(named, each)})

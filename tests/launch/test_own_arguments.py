@@ -41,6 +41,7 @@ def names(words: str, source: str | None = None) -> dict[str, Scalar]:
         ("python -m pkg.train --lr 0.1", {"lr": 0.1}),
         ("python -m torch.distributed.run --nnodes 2 train.py --lr 0.1", {"lr": 0.1}),
         ("./train --verbose true", {"verbose": True}),
+        ("train.py --lr 0.1 --epochs 3 --lr 0.2", {"lr": 0.2, "epochs": 3}),
         ("train.py", {}),
     ],
 )  # fmt: skip
@@ -80,6 +81,7 @@ def test_a_text_that_is_no_python_declares_nothing() -> None:
         ("train.py --batch-size=32", {"batch_size": 16}, "train.py --batch-size=16"),
         ("train.py ++data.batch_size=32", {"batch_size": 16}, "train.py ++data.batch_size=16"),
         ("train.py --precision bf16-mixed", {"precision": "fp16"}, "train.py --precision fp16-mixed"),
+        ("train.py --lr 0.1 --lr 0.2", {"lr": 0.5}, "train.py --lr 0.1 --lr 0.5"),
         ("train.py --pin True", {"pin": False}, "train.py --pin False"),
         ("train.py --amp --lr 1.0", {"amp": False}, "train.py --lr 1.0"),
     ],
