@@ -133,7 +133,8 @@ def _print_report(report: FileReport) -> None:
             print_line(f"  {printable(problem.hint)}")
     for note in report.notes:
         print_line(printable(f"note: {note}"))
-    keys = f"{report.num_keys} keys" + (f", {report.num_locks} locked" if report.num_locks else "")
+    keys = f"{report.num_keys} key{'' if report.num_keys == 1 else 's'}"
+    keys += f", {report.num_locks} locked" if report.num_locks else ""
     whose = {"site": "the site's file", "user": "a user's file", "remembered": "remembered answers"}[
         report.whose
     ]
