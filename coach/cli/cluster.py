@@ -92,6 +92,8 @@ def look(
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     asked: PollingSource
     if resolve_backend(backend or settings.launch.backend, os.environ) == "local":
+        if clusters:
+            raise UserError(f"--clusters {','.join(clusters)}: the local backend is this machine alone")
         asked = targets.local_queue(settings, io, user_name())
     elif clusters:
         return _look_at_clusters(io, clusters, source, None if is_all else user_name())
