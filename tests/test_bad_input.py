@@ -162,6 +162,8 @@ def test_a_recipe_with_a_wrong_key_is_named_with_file_and_key(coach: Coach, tmp_
         ["--nproc-per-node", "4"],
         ["--sbatch", "comment"],
         ["--python", "/no/such/python"],
+        ["--share", ""],
+        ["--sweep", "lr=0.1,0.2", "--sweep", "lr=0.3"],
     ],
 )
 def test_a_wrong_launch_option_is_one_line(coach: Coach, arguments: list[str]) -> None:
