@@ -185,10 +185,11 @@ load_module() {
   # Before version 4, Environment Modules did not tell a failure by its status.
   [[ ${LOADEDMODULES:-} != "$before" || :$before: == *:"${1%%/*}"[/:]* ]]
 }
-# Slurm's own commands may come from a module as well.
-SRUN=$(type -P srun)
+# Slurm's own commands may come from a module as well, with the variable that names their configuration.
+SRUN=$(type -P srun) CONF=${SLURM_CONF-}
 module purge
 if [[ $SRUN ]] && ! type -P srun > /dev/null; then export PATH="$PATH:${SRUN%/*}"; fi
+if [[ $CONF ]]; then export SLURM_CONF=$CONF; fi
 for MODULE in miniforge/24.9; do
   load_module "$MODULE" || stop module_not_found "module $MODULE cannot be loaded"
 done
