@@ -235,7 +235,7 @@ def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:
     options = read_options(own.words, source, own.parameters)
     if path is None or source is None:
         return options
-    return (*options, *hydra_options(path, source, options, own.parameters))
+    return (*options, *hydra_options(path, source, own.words, options, own.parameters))
 
 
 def _names_in(folder: Path) -> list[str]:

@@ -242,6 +242,27 @@ def test_a_value_of_hydra_s_own_file_is_changed_by_a_word_on_the_command_line(ho
     assert parameters(own(home, "optim.lr=0.2"))["lr"] == 0.2
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--config-name", "big"),
+        ("--config-name=big.yaml",),
+        ("-cn", "big"),
+        ("--config-path", "other", "-cn=config"),
+    ],
+)
+def test_the_config_that_the_command_line_names_for_hydra_is_the_one_that_is_read(
+    home: Path, words: tuple[str, ...]
+) -> None:
+    (home / "train.py").write_text(HYDRA)
+    for folder, name, lr in (("conf", "config", 0.1), ("conf", "big", 0.5), ("other", "config", 0.5)):
+        (home / folder).mkdir(exist_ok=True)
+        (home / folder / f"{name}.yaml").write_text(f"optim:\n  lr: {lr}\n")
+    plan = planned(own(home, *words))
+    assert plan.parameters["lr"] == 0.5
+    assert plan.command == ("train.py", *words)
+
+
 def test_a_hydra_application_without_a_file_that_can_be_read_has_no_more_parameters(home: Path) -> None:
     (home / "train.py").write_text(HYDRA)
     assert "lr" not in parameters(own(home))
