@@ -85,6 +85,30 @@ def test_a_misspelt_script_names_the_nearest_file(coach: Coach) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (("drill", "spelin"), ["coach: unknown drill 'spelin'", "  did you mean spelling?"]),
+        (("drill", "xyz"), ["coach: unknown drill 'xyz'", "  `coach drill` lists them"]),
+        (
+            ("recipes", "eject"),
+            [
+                "coach: coach recipes eject: expected a recipe and a new folder",
+                "  coach recipes eject ddp my-ddp",
+            ],
+        ),
+        (
+            ("config", "--explain", "launch.acount"),
+            ["coach: there is no key launch.acount", "  did you mean launch.account?"],
+        ),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_meant(
+    coach: Coach, arguments: tuple[str, ...], lines: list[str]
+) -> None:
+    assert coach(*arguments) == lines
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ("launch", "~nobody17/train.py"),

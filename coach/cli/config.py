@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from coach import cli
@@ -70,7 +71,9 @@ def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
         shown = [row for row in shown if f"{row.key}.".startswith(f"{args.explain}.")]
         if not shown:
             known = sorted({row.key for row in rows(settings)})
-            raise UserError(f"there is no key {args.explain}", f"known keys: {', '.join(known)}")
+            near = get_close_matches(args.explain, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
+            raise UserError(f"there is no key {args.explain}", hint)
     if args.format == "json":
         print(json.dumps(_settings_object(settings, shown), indent=2))
     else:

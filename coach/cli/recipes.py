@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status 2 if a recipe cannot be read; the others are still listed."""
-    if args.recipe == _EJECT and args.more:
+    if args.recipe == _EJECT:
         return _eject(args.more, settings)
     if args.more:
         raise UserError(f"coach recipes {args.recipe}: unexpected {args.more[0]!r}", "one recipe at a time")
