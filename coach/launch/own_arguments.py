@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from coach.analysis.jobs.batch_script import PARAMETER_OF_OPTION, PRECISIONS
+from coach.analysis.jobs.batch_script import PARAMETER_OF_OPTION, PRECISIONS, spelt_precision
 from coach.launch.parameters import Parameter, show
 from coach.launch.python_source import parse_source
 from coach.model.launching.launch import Scalar
@@ -123,8 +123,7 @@ def spelt_like(before: str, value: Scalar) -> str:
     """A new value in the spelling of the old one: `16-mixed` becomes `bf16-mixed`, `True` becomes `False`."""
     if isinstance(value, bool):
         return str(value) if before[:1].isupper() else show(value)
-    text = show(value)
-    return f"{text}-mixed" if before.endswith("-mixed") and not text.endswith("-mixed") else text
+    return spelt_precision(before, value) if isinstance(value, str) else show(value)
 
 
 def _first_argument(words: Sequence[str]) -> int:
