@@ -90,8 +90,8 @@ def _add_long(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume-with",
         metavar="OPTION",
-        help='with --until-done: how your program gets its checkpoint: "--resume {path}"; none: it finds '
-        "it by itself",
+        help='with --until-done: how your program gets its checkpoint: "--resume {path}"; none: '
+        "your program finds it by itself",
     )
 
 

@@ -76,7 +76,7 @@ _SAID = {
     "exclude": "exclude",
 }
 """Option of sbatch → field of the request that takes its place."""
-ALIKE = (
+_ALIKE = (
     frozenset({"gpus-per-node", "gpus", "gpus-per-task", "gpus-per-socket"}),
     frozenset({"mem", "mem-per-cpu", "mem-per-gpu"}),
     frozenset({"cpus-per-task", "cpus-per-gpu"}),
@@ -183,8 +183,8 @@ def _options_in(line: str) -> Iterator[tuple[str, str, list[str]]]:
 def without_options(text: str, said: Collection[str], cleared: Collection[str] = ()) -> str:
     """The file's text, without its options `cleared`, and without those in whose place the options `said`
     stand. All other lines stay as they are."""
-    gone = {*cleared} | {name for group in ALIKE if not group.isdisjoint(said) for name in group - {*said}}
-    has_gpus = not ALIKE[0].isdisjoint(said)
+    gone = {*cleared} | {name for group in _ALIKE if not group.isdisjoint(said) for name in group - {*said}}
+    has_gpus = not _ALIKE[0].isdisjoint(said)
 
     def kept(line: re.Match[str]) -> str:
         options = list(_options_in(line[1]))

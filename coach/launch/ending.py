@@ -18,8 +18,8 @@ _SECONDS_OF_GRACE = 30
 does."""
 
 _IS_TIMEOUT = 'tail -c 4096 "$RUN_DIR/stderr.log" 2> /dev/null | grep -a "DUE TO TIME LIMIT" > /dev/null'
-"""Slurm writes this line into the job's log as it ends the job. It tells a limit that the launch did not set: a
-partition's default, or one that was lowered meanwhile."""
+"""Slurm writes this line into the job's log as it ends the job. It also tells a limit that the launch did not
+set: a partition's default, or one that was lowered meanwhile."""
 
 _JUDGE = 'LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR"'
 _BY_ONE_FILE = ' --file "$OWN_FILE"'

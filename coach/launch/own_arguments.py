@@ -57,8 +57,8 @@ class OwnOption:
 def read_options(
     words: Sequence[str], source: str | None, named: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[OwnOption, ...]:
-    """The parameters of a command. `source` is the text of its Python program, if it has one. `named` maps
-    rules' and fixes' name of a parameter → the program's name."""
+    """The parameters of a command. `source` is the text of its Python program, if it has one. `named`:
+    the name that rules and fixes use for a parameter → the program's name."""
     declared = tuple(_declared(source)) if source is not None else ()
     forms = {option_key(each.option): each.form for each in declared}
     said = {option_key(each.option): each for each in _said(words, _first_argument(words), forms)}

@@ -121,8 +121,8 @@ class OwnConfig:
 def read_config(
     words: Sequence[str], options: Sequence[OwnOption], directory: Path, named: Mapping[str, str]
 ) -> OwnConfig:
-    """The parameters in config files. `named` maps rules' and fixes' name of a parameter → the program's
-    name. A file that cannot be read is skipped: the program itself reports it."""
+    """The parameters in config files. `named`: the name that rules and fixes use for a parameter → the
+    program's name. A file that cannot be read is skipped: the program itself reports it."""
     return config_of_files(tuple(_files(words, options, directory)), options, named)
 
 
