@@ -8,6 +8,7 @@ with a framework's name gets the name that coach's rules and fixes use, so a fix
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -179,11 +180,16 @@ def _typed(text: str) -> tuple[str, Scalar]:
     """The type of a typed value, and the value in that type."""
     if _INT.fullmatch(text):
         return "int", int(text)
-    if _FLOAT.fullmatch(text):
+    if _FLOAT.fullmatch(text) and is_finite(float(text)):
         return "float", float(text)
     if text.lower() in _BOOLS:
         return "bool", _BOOLS[text.lower()]
     return "str", text
+
+
+def is_finite(value: Scalar) -> bool:
+    """False for an infinite number and NaN, which no parameter has: run.json could not hold them."""
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _declared(source: str) -> Iterator[OwnOption]:
@@ -239,7 +245,9 @@ def _type_of(said: ast.expr | None, default: object) -> str | None:
 def _converted(kind: str | None, default: object) -> Scalar | None:
     if kind == "float" and isinstance(default, int):
         return float(default) if abs(default) <= _LARGEST else None
-    return default if isinstance(default, str | int | float) and type(default).__name__ == kind else None
+    if not isinstance(default, str | int | float) or type(default).__name__ != kind:
+        return None
+    return default if is_finite(default) else None
 
 
 def _literal(node: ast.expr | None) -> object:

@@ -277,3 +277,19 @@ def test_a_diff_of_a_config_shows_no_line_that_may_hold_a_secret(home: Path) -> 
         lines = diff_of(config.files[0], file.read_text().replace("0.1", "0.2"))
         assert [line for line in lines if line[:1] in "+-"][2:] == ["-lr: 0.1", "+lr: 0.2"]
         assert not [line for line in lines if secret in line]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", '{"lr": 0.1, "best": Infinity, "clip": NaN, "far": 1e999}'),
+        ("a.toml", "lr = 0.1\nbest = inf\nclip = nan\n"),
+        ("a.yaml", "lr: 0.1\nbest: .inf\nfar: 1e999\n"),
+    ],
+)
+def test_a_config_with_numbers_that_are_not_finite_is_launched(home: Path, name: str, text: str) -> None:
+    (home / name).write_text(text)
+    (home / "train.py").write_text('parser.add_argument("--patience", type=float, default=1e999)\n')
+    plan = planned(own(home, "--config", name, "--limit", "1e999"), lr=0.5)
+    assert plan.parameters == {"config": name, "limit": "1e999", "lr": 0.5}
+    assert plan.copies[0].text == text.replace("0.1", "0.5")
