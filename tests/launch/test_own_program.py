@@ -248,6 +248,11 @@ def test_a_fix_reaches_into_a_batch_file(home: Path) -> None:
     assert 'srun python train.py --batch_size 16 "$@"' in plan.script
 
 
+def test_a_batch_file_with_an_infinite_learning_rate_is_launched(home: Path) -> None:
+    (home / "inf.sbatch").write_text(BATCH.replace("--batch_size 32", "--batch_size 32 --lr inf"))
+    assert planned(own(home, "inf.sbatch")).parameters == {"batch_size": 32, "lr": "inf"}
+
+
 def test_a_batch_file_needs_slurm(home: Path) -> None:
     with pytest.raises(UserError, match="needs Slurm"):
         planned(own(home, "job.sbatch"), MACHINE)

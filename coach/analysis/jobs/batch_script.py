@@ -7,6 +7,7 @@ script has no place for.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -383,6 +384,7 @@ def _value(key: str, text: str) -> Any:
     if key == "precision":
         return PRECISIONS.get(text, text)
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return printable(text)
+    return number if math.isfinite(number) else printable(text)
