@@ -88,6 +88,17 @@ def test_a_misspelt_script_names_the_nearest_file(coach: Coach) -> None:
     ("arguments", "lines"),
     [
         (("drill", "spelin"), ["coach: unknown drill 'spelin'", "  did you mean spelling?"]),
+        (
+            ("launch", "ddp", "fsdp"),
+            ["coach: coach launch does not expect 'fsdp'", "  a launch takes one recipe"],
+        ),
+        (
+            ("launch", "train.py", "data.csv"),
+            [
+                "coach: coach launch does not expect 'data.csv'",
+                "  your program's own options follow --: `-- data.csv`",
+            ],
+        ),
         (("drill", "xyz"), ["coach: unknown drill 'xyz'", "  `coach drill` lists them"]),
         (
             ("recipes", "eject"),
