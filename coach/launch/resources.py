@@ -203,7 +203,7 @@ def _ranks_notes(
     if gpus == 0:
         why = "as asked" if request.gpus_per_node == 0 else f"{target.name} has no GPUs"
         return [f"{why}: {_cpu_ranks_text(num_ranks, has_gloo=not started)}"]
-    return [f"the trainer starts {started} rank{'s' if started > 1 else ''} itself"] if started else []
+    return [f"the trainer starts {_count(started, 'rank')} itself"] if started else []
 
 
 def _cpu_ranks_text(num_ranks: int, *, has_gloo: bool) -> str:
@@ -334,7 +334,7 @@ def _started_ranks(recipe: Recipe, parameters: Mapping[str, Any], gpus: int) -> 
         return None
     if gpus and asked > gpus:
         raise UserError(
-            f"ranks = {asked}: {gpus} GPUs per node; two ranks cannot share one",
+            f"ranks = {asked}: {_count(gpus, 'GPU')} per node; two ranks cannot share one",
             "ranks are at most the GPUs per node, or any number of CPU ranks with --gpus 0",
         )
     return asked or gpus or 2
@@ -352,7 +352,7 @@ def _gpus(
         ranks = request.nproc_per_node
         if ranks is not None and not recipe.is_one_process and 0 < most < ranks:
             raise UserError(
-                f"--nproc-per-node {ranks}: {target.name} has {most} GPUs per node",
+                f"--nproc-per-node {ranks}: {target.name} has {_count(most, 'GPU')} per node",
                 "use --gpus 0 for ranks on CPUs",
             )
         return min(most, _wanted_gpus(recipe, parameters, ranks, num_nodes))
@@ -401,9 +401,9 @@ def _refuse_gpus(
     if max(counts, default=0) >= asked:
         enough = sum(count >= asked for count in counts)
         raise UserError(
-            f"--gpus {asked}: {enough} of {num_nodes} nodes in {target.name} have that many GPUs{kind}"
+            f"--gpus {asked}: {enough} of {_count(num_nodes, 'node')} in {target.name} have that many GPUs{kind}"
         )
-    raise UserError(f"--gpus {asked}: {target.name} has {most} GPUs{kind} per node")
+    raise UserError(f"--gpus {asked}: {target.name} has {_count(most, 'GPU')}{kind} per node")
 
 
 def _nproc(request: LaunchRequest, recipe: Recipe, num_nodes: int, gpus: int, warnings: list[str]) -> int:
@@ -421,11 +421,13 @@ def _nproc(request: LaunchRequest, recipe: Recipe, num_nodes: int, gpus: int, wa
         return _ranks(recipe, num_nodes) or (2 if num_nodes == 1 else 1)
     if gpus and asked > gpus:
         raise UserError(
-            f"--nproc-per-node {asked}: {gpus} GPUs per node; two ranks cannot share one",
+            f"--nproc-per-node {asked}: {_count(gpus, 'GPU')} per node; two ranks cannot share one",
             "ranks per node are at most the GPUs per node, or any number of CPU ranks with --gpus 0",
         )
     if gpus > asked:
-        warnings.append(f"{asked} ranks on {gpus} GPUs per node: {gpus - asked} of them will be idle")
+        warnings.append(
+            f"{_count(asked, 'rank')} on {gpus} GPUs per node: {gpus - asked} of them will be idle"
+        )
     return asked
 
 
@@ -466,7 +468,7 @@ def _cpus_per_gpu(request: LaunchRequest, gpus: int, notes: list[str]) -> int | 
     is_default = "cpus_per_gpu" in request.defaulted
     if gpus == 0:
         if not is_default:
-            notes.append(f"the launch uses no GPU: {asked} CPUs per GPU are not requested")
+            notes.append(f"the launch uses no GPU: --cpus-per-gpu {asked} is not requested")
         return None
     if request.cpus_per_task is None or "cpus_per_task" in request.defaulted:
         return asked
@@ -488,7 +490,8 @@ def _cpus_of_gpus(cpus_per_gpu: int, gpus: int, most: int | None, target: _Targe
     wanted = cpus_per_gpu * gpus
     if most is not None and wanted > most:
         raise UserError(
-            f"--cpus-per-gpu {cpus_per_gpu}: {wanted} for {gpus} GPUs; {target.name} has {most} CPUs per node"
+            f"--cpus-per-gpu {cpus_per_gpu}: {wanted} for {_count(gpus, 'GPU')}; "
+            f"{target.name} has {_count(most, 'CPU')} per node"
         )
     return wanted
 
@@ -507,16 +510,18 @@ def _cpus(
     asked = _at_least("--cpus-per-task", request.cpus_per_task, 1)
     if asked is not None:
         if most is not None and asked > most:
-            raise UserError(f"--cpus-per-task {asked}: {target.name} has {most} CPUs per node")
+            raise UserError(f"--cpus-per-task {asked}: {target.name} has {_count(most, 'CPU')} per node")
         return asked
     if request.nproc_per_node is not None and most is not None and num_ranks > max(most, usual_ranks):
-        raise UserError(f"--nproc-per-node {request.nproc_per_node}: {target.name} has {most} CPUs per node")
+        raise UserError(
+            f"--nproc-per-node {request.nproc_per_node}: {target.name} has {_count(most, 'CPU')} per node"
+        )
     num_workers = parameters.get("num_workers")
     per_rank = 1 + (num_workers if isinstance(num_workers, int) else 0)
     wanted = num_ranks * per_rank
     if most is not None and wanted > most:
         notes.append(
-            f"{wanted} processes per node ({num_ranks} × (1 + {per_rank - 1} workers)) share {most} CPUs"
+            f"{wanted} processes per node ({num_ranks} × (1 + {per_rank - 1} workers)) share {_count(most, 'CPU')}"
         )
         return most
     return wanted
@@ -591,9 +596,9 @@ def _own_nproc(request: LaunchRequest, own: OwnProgram | None, gpus: int) -> int
 
 
 def _own_text(own: OwnProgram, num_nodes: int, nproc: int, gpus: int) -> str:
-    where = f"{gpus} GPU{'s' if gpus > 1 else ''} per node" if gpus else "no GPU"
+    where = f"{_count(gpus, 'GPU')} per node" if gpus else "no GPU"
     if own.kind is OwnKind.SCRIPT and num_nodes * nproc > 1:
-        ranks = f"{num_nodes * nproc} ranks on {num_nodes} node{'s' if num_nodes > 1 else ''}"
+        ranks = f"{num_nodes * nproc} ranks on {_count(num_nodes, 'node')}"
         return f"your script, started by torchrun: {ranks}, {where}"
     return f"your {own.kind}, unchanged: {where}"
 
@@ -624,6 +629,10 @@ def _on_each_of(num_nodes: int, amounts: Sequence[int]) -> int | None:
     """The amount that at least `num_nodes` nodes have; None if fewer amounts are known."""
     ordered = sorted(amounts, reverse=True)
     return ordered[num_nodes - 1] if len(ordered) >= num_nodes else None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _at_least(option: str, value: int | None, least: int) -> int | None:

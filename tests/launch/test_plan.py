@@ -17,6 +17,7 @@ from coach.model.slurm.cluster import GpuCount
 from tests.launch.examples import CLUSTER, MACHINE, PATHS, node, partition, plan
 
 SMALL_JOBS = replace(CLUSTER, partitions=tuple(replace(each, max_nodes=1) for each in CLUSTER.partitions))
+ONE_EACH = Site("slurm", (partition("gpu", 1, 1),), (node("node1", ("gpu",), 1, 1),))
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,8 @@ def test_idle_gpus_are_a_warning(tmp_path: Path) -> None:
             {"partition": "gpu", "gpus_per_node": 2, "nproc_per_node": 4},
             "two ranks cannot share one",
         ),
+        ("ddp", ONE_EACH, {"partition": "gpu", "gpus_per_node": 2}, "partition gpu has 1 GPU per node"),
+        ("ddp", ONE_EACH, {"partition": "gpu", "cpus_per_task": 2}, "partition gpu has 1 CPU per node"),
         ("ddp", CLUSTER, {"signal": "USR1@1800"}, "the time limit is 1800 s"),
         ("ddp", CLUSTER, {"signal": "KILL@5"}, "not a signal that the trainers know"),
         ("baseline", CLUSTER, {"num_nodes": 2}, "recipe baseline uses a single device"),
