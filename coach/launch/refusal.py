@@ -151,10 +151,7 @@ _ASKED = (
 def fields_in_question(lines: Sequence[str], plan: Plan) -> tuple[str, ...]:
     """Fields of the request that a refusal may concern, the most likely first; empty if it names none."""
     own, standard = _apart(lines)
-    found = [field for text in own for field in _named(_OPTIONS, text)]
-    # In `use one of these partitions: cpu, gpu`, gpu is a name.
-    found += [field for text in own for field in _NOUNS if any(_real(_in_lists(field, text)))]
-    found += [field for text in own for field in _named(_NOUNS, text)]
+    found = _fields_in_words(own)
     for text in standard:
         if _NO_CONFIGURATION.search(text):
             found += [field for field in _ASKED if _was_asked(plan, field)]
@@ -162,6 +159,14 @@ def fields_in_question(lines: Sequence[str], plan: Plan) -> tuple[str, ...]:
     if plan.backend != "slurm":
         return ()
     return tuple(dict.fromkeys(_part_of_gpus(plan) if field == _GPUS else field for field in found))
+
+
+def _fields_in_words(own: Sequence[str]) -> list[str]:
+    """The fields that a site's own words name, the most likely first."""
+    found = [field for text in own for field in _named(_OPTIONS, text)]
+    # In `use one of these partitions: cpu, gpu`, gpu is a name.
+    found += [field for text in own for field in _NOUNS if any(_real(_in_lists(field, text)))]
+    return found + [field for text in own for field in _named(_NOUNS, text)]
 
 
 def explain(

@@ -401,7 +401,8 @@ def _refuse_gpus(
     if max(counts, default=0) >= asked:
         enough = sum(count >= asked for count in counts)
         raise UserError(
-            f"--gpus {asked}: {enough} of {_count(num_nodes, 'node')} in {target.name} have that many GPUs{kind}"
+            f"--gpus {asked}: {enough} of {_count(num_nodes, 'node')} in {target.name} have that many "
+            f"GPUs{kind}"
         )
     raise UserError(f"--gpus {asked}: {target.name} has {_count(most, 'GPU')}{kind} per node")
 
@@ -521,7 +522,8 @@ def _cpus(
     wanted = num_ranks * per_rank
     if most is not None and wanted > most:
         notes.append(
-            f"{wanted} processes per node ({num_ranks} × (1 + {per_rank - 1} workers)) share {_count(most, 'CPU')}"
+            f"{wanted} processes per node ({num_ranks} × (1 + {per_rank - 1} workers)) share "
+            f"{_count(most, 'CPU')}"
         )
         return most
     return wanted
