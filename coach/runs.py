@@ -139,6 +139,12 @@ class RunPaths:
         return self.stacks_dir / f"samples-{node}.jsonl"
 
 
+def expand_home(path: str) -> Path:
+    """The path with the home directory in place of `~` or `~user`. Where there is no such user it stays as it
+    is, as in a shell; Path.expanduser raises RuntimeError."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 (see above)
+
+
 def coach_home(env: Mapping[str, str]) -> Optional[Path]:
     """The single directory for runs, cache and config, if the user set COACH_HOME."""
     home = env.get("COACH_HOME")

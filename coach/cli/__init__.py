@@ -142,10 +142,9 @@ def arguments_of(name: str, arguments: Sequence[str]) -> argparse.Namespace:
         before, behind = words_behind(arguments)
         args, unknown = parser.parse_known_args(before)
         if unknown:
-            raise UserError(
-                f"coach {name} has no option {unknown[0]}",
-                _hint_for_unknown(module, args, unknown),
-            )
+            is_option = unknown[0].startswith("-")
+            what = f"has no option {unknown[0]}" if is_option else f"does not expect {unknown[0]!r}"
+            raise UserError(f"coach {name} {what}", _hint_for_unknown(module, args, unknown))
         args.behind = behind
         return args
     return parser.parse_args(arguments)

@@ -90,15 +90,21 @@ def look(
     `clusters` are queried by name, one after the other, instead of the local one.
     """
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
-    asked: PollingSource
-    if resolve_backend(backend or settings.launch.backend, os.environ) == "local":
-        asked = targets.local_queue(settings, io, user_name())
-    elif clusters:
+    is_local = resolve_backend(backend or settings.launch.backend, os.environ) == "local"
+    if clusters and is_local:
+        raise UserError(f"--clusters {','.join(clusters)}: the local backend is this machine alone")
+    if clusters:
         return _look_at_clusters(io, clusters, source, None if is_all else user_name())
+    asked: PollingSource = NodesSource(io, 0.0)
+    if is_local:
+        asked = targets.local_queue(settings, io, user_name())
     elif source == "jobs":
         asked = JobsSource(io, user_name(), 0.0, is_all=is_all)
-    else:
-        asked = NodesSource(io, 0.0)
+    return _read_all(asked, source)
+
+
+def _read_all(asked: PollingSource, source: str) -> Look:
+    """The answer of a source. Raises UserError in the backend's own words if it does not answer."""
     jobs: tuple[Job, ...] = ()
     nodes: tuple[Node, ...] = ()
     partitions: tuple[Partition, ...] = ()

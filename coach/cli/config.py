@@ -20,7 +20,7 @@ from coach.config.check import FileReport, files_in_force
 from coach.config.explain import DEFAULT, Row, rows
 from coach.config.keys import KEYS
 from coach.model.errors import UserError
-from coach.sources.machine.user import with_home
+from coach.runs import expand_home
 from coach.workflows.doctor.config_files import check_whole
 from coach.workflows.launching.refusals import forget
 
@@ -120,7 +120,7 @@ def _settings_object(settings: Settings, shown: list[Row]) -> ConfigDocument:
 
 
 def _check(file: str, format_: str) -> int:
-    paths = [with_home(file)] if file else files_in_force(os.environ)
+    paths = [expand_home(file)] if file else files_in_force(os.environ)
     reports = [check_whole(path, os.environ) for path in paths]
     if format_ == "json":
         print(json.dumps({"schema": 1, "files": [_report_object(report) for report in reports]}, indent=2))
@@ -140,7 +140,8 @@ def _print_report(report: FileReport) -> None:
             print_line(f"  {printable(problem.hint)}")
     for note in report.notes:
         print_line(printable(f"note: {note}"))
-    keys = f"{report.num_keys} keys" + (f", {report.num_locks} locked" if report.num_locks else "")
+    keys = f"{report.num_keys} key{'' if report.num_keys == 1 else 's'}"
+    keys += f", {report.num_locks} locked" if report.num_locks else ""
     whose = {"site": "the site's file", "user": "a user's file", "remembered": "remembered answers"}[
         report.whose
     ]

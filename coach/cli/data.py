@@ -12,7 +12,7 @@ from coach.analysis.spelling.sizes import format_bytes
 from coach.cli import sentence
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
-from coach.sources.machine.user import with_home
+from coach.runs import expand_home
 from coach.workflows.launching.datasets import fetch, list_data
 
 
@@ -57,8 +57,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _fetch(args: argparse.Namespace, settings: Settings) -> int:
-    folder = with_home(args.dir).absolute() if args.dir else None
-    file = with_home(args.file).absolute() if args.file else None
+    folder = expand_home(args.dir).absolute() if args.dir else None
+    file = expand_home(args.file).absolute() if args.file else None
     is_shown = sys.stderr.isatty()
     final = fetch(
         settings,

@@ -16,9 +16,9 @@ from coach.cli.text import UNKNOWN, print_json, print_line, printable
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState, Report
+from coach.runs import expand_home
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.terminal import read_terminal, started_environment
-from coach.sources.machine.user import with_home
 from coach.workflows.backend import resolve_backend
 from coach.workflows.doctor import examine, with_backend, without_files
 from coach.workflows.readonly import held_back
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
     if args.capture is not None:
         if resolve_backend(settings.launch.backend, env) == "local":
             raise UserError("--capture: there is no Slurm here", "run it where squeue and scontrol are")
-        return save_capture(with_home(args.capture).absolute(), io, is_known=args.yes)
+        return save_capture(expand_home(args.capture).absolute(), io, is_known=args.yes)
     report = examine(settings, env, io, read_terminal(started_environment(env)), config_problem=problem)
     if args.format == "json":
         print_json("checks", [as_json(check) for check in report.checks])

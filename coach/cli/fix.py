@@ -80,7 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--yes", action="store_true", help="do not ask, unless the fix changes the training result"
     )
-    parser.add_argument("--change-learning", action="store_true", help="nor then")
+    parser.add_argument("--change-learning", action="store_true", help="with --yes: do not ask then either")
     parser.add_argument("--dry-run", action="store_true", help="print the changes and the script, do nothing")
     parser.add_argument(
         "--wait", action="store_true", help="wait for the end of the new run, and compare it with its parent"

@@ -64,6 +64,8 @@ def meant(args: argparse.Namespace, unknown: Sequence[str]) -> str | None:
         known = recipe.get_recipe(args.what or "").parameters
     except UserError:
         return None
+    if not unknown[0].startswith("-") and "=" not in unknown[0]:
+        return "a launch takes one recipe"
     pairs, words = [], list(unknown)
     while words:
         key, equals, value = words.pop(0).partition("=")

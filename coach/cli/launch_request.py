@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from coach.cli.launch_own import add_own
@@ -90,8 +90,8 @@ def _add_long(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume-with",
         metavar="OPTION",
-        help='with --until-done: how your program gets its checkpoint: "--resume {path}"; none: it finds '
-        "it by itself",
+        help='with --until-done: how your program gets its checkpoint: "--resume {path}"; none: '
+        "your program finds it by itself",
     )
 
 
@@ -145,7 +145,10 @@ def add_share(parser: argparse.ArgumentParser) -> None:
 
 
 def shared_place(text: str | None) -> str | None:
-    """The path as an absolute one, because a job has another working directory."""
+    """The path as an absolute one, because a job has another working directory. Raises UserError for an empty
+    one: it would be the working directory."""
+    if text is not None and not text.strip():
+        raise UserError(f"--share {text!r}: expected a directory, or {NOWHERE}")
     return text if text is None or text == NOWHERE else str(Path(text).absolute())
 
 
@@ -188,7 +191,7 @@ def request_of(args: argparse.Namespace) -> LaunchRequest:
         has_gpm=args.gpm,
         python=args.python,
         set=pairs(args.set, "--set"),
-        sweep=pairs(args.sweep, "--sweep"),
+        sweep=_sweeps(args.sweep),
         num_random=counts["random"],
         at_once=counts["at_once"],
         brake=args.brake,
@@ -213,6 +216,16 @@ def pairs(texts: Iterable[str], option: str) -> Mapping[str, str]:
             raise UserError(f"{option} {text!r}: expected KEY=VALUE")
         pairs[key.strip()] = value
     return pairs
+
+
+def _sweeps(texts: Sequence[str]) -> Mapping[str, str]:
+    sweeps = pairs(texts, "--sweep")
+    if len(sweeps) < len(texts):
+        raise UserError(
+            f"--sweep {' --sweep '.join(texts)}: the same parameter twice",
+            "give all its values in one option",
+        )
+    return sweeps
 
 
 def _of_brake(text: str) -> int:

@@ -14,7 +14,7 @@ from coach.launch.parameters import Parameter, show
 from coach.launch.recipe import Recipe, Sweep, is_shipped
 from coach.launch.spelling import format_time
 from coach.model.errors import UserError
-from coach.sources.machine.user import with_home
+from coach.runs import expand_home
 from coach.workflows.launching.recipes import (
     Page,
     by_hand,
@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status 2 if a recipe cannot be read; the others are still listed."""
-    if args.recipe == _EJECT and args.more:
+    if args.recipe == _EJECT:
         return _eject(args.more, settings)
     if args.more:
         raise UserError(f"coach recipes {args.recipe}: unexpected {args.more[0]!r}", "one recipe at a time")
@@ -89,7 +89,7 @@ def _eject(words: list[str], settings: Settings) -> int:
         raise UserError(
             "coach recipes eject: expected a recipe and a new folder", "coach recipes eject ddp my-ddp"
         )
-    recipe, folder = find_recipe(words[0], settings), with_home(words[1]).absolute()
+    recipe, folder = find_recipe(words[0], settings), expand_home(words[1]).absolute()
     for path in eject(recipe, folder):
         print_line(printable(f"{path}{'/' if path.is_dir() else ''}"))
     shown = shlex.quote(printable(str(folder)))

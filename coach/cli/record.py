@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from coach.cli.acting import is_confirmed, say
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
+from coach.runs import expand_home
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.sources.machine.user import with_home
 from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.attach import plan_attach
 from coach.workflows.watching.recording import record
@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    file = with_home(args.file).absolute()
+    file = expand_home(args.file).absolute()
     if not file.parent.is_dir():
         raise UserError(f"{args.file}: there is no directory {file.parent}")
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)

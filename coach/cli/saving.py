@@ -8,13 +8,13 @@ from pathlib import Path
 
 from coach.cli.acting import is_confirmed, say
 from coach.cli.text import print_line
+from coach.runs import expand_home
 from coach.sources.machine.new_file import refuse_if_there, save_new
-from coach.sources.machine.user import with_home
 
 
 def path_of(text: str) -> Path:
     """The absolute path of the file that a person named."""
-    return with_home(text).absolute()
+    return expand_home(text).absolute()
 
 
 def new_path_of(text: str) -> Path:

@@ -158,6 +158,8 @@ class _Reader:
     def _place_paths(self, key: Key, said: Any, place: str) -> None:
         """Replace variables in paths. In the site's file a variable may be unset here: that path is ignored,
         without an error."""
+        if said == ():
+            return  # an empty list stands: it takes the place of the site's
         kept, unset = [], []
         for one in said if isinstance(said, tuple) else (said,):
             try:

@@ -578,7 +578,7 @@ def checked(name: str, check: Check, value: Any, place: str) -> Any:
     except WrongValueError as wrong:
         raise UserError(f"{place}: {name} = {quoted(value)}: {wrong.words}", wrong.hint) from None
     except UserError as wrong:  # from a format's parser: ` 'VALUE': words`, and what would be right
-        words = wrong.message.partition(": ")[2] or wrong.message
+        words = wrong.message.partition(f"{value!r}: ")[2] or wrong.message
         raise UserError(f"{place}: {name} = {quoted(value)}: {words}", wrong.hint) from None
 
 

@@ -32,10 +32,11 @@ load_module() {
   # Before version 4, Environment Modules did not tell a failure by its status.
   [[ ${LOADEDMODULES:-} != "$before" || :$before: == *:"${1%%/*}"[/:]* ]]
 }
-# Slurm's own commands may come from a module as well.
-SRUN=$(type -P srun)
+# Slurm's own commands may come from a module as well, with the variable that names their configuration.
+SRUN=$(type -P srun) CONF=${SLURM_CONF-}
 module purge
-if [[ $SRUN ]] && ! type -P srun > /dev/null; then export PATH="$PATH:${SRUN%/*}"; fi"""
+if [[ $SRUN ]] && ! type -P srun > /dev/null; then export PATH="$PATH:${SRUN%/*}"; fi
+if [[ $CONF ]]; then export SLURM_CONF=$CONF; fi"""
 
 _CONDA_FUNCTION = """\
 # conda is a shell function too; where it lies, the login shell that submitted the job knew.

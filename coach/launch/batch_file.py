@@ -1,15 +1,16 @@
 """A person's batch file: the resources in its #SBATCH lines, and the script that submits it.
 
 The file runs byte for byte under `coach run`, by the interpreter that its first line names. The submitted
-script begins with the file's leading #SBATCH lines, unchanged. The launch's own options follow them and so
-win. Nothing else is added.
+script begins with the file's leading #SBATCH lines. The launch's own options follow them and so win. An
+option of the file that asks for the same resource in another form is left out: Slurm would refuse both, or
+obey the file's. Nothing else is added.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -25,6 +26,7 @@ from coach.launch.script import (
     measuring_lines,
     own_variable_lines,
     record_lines,
+    samples_gpm,
     stop_lines,
     waiting_for_training_lines,
 )
@@ -32,13 +34,14 @@ from coach.launch.spelling import format_time, parse_time
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
 from coach.model.launching.launch import LaunchRequest, OwnProgram, Plan, Resources
-from coach.sources.machine.user import with_home
+from coach.runs import expand_home
 from coach.sources.slurm.gres import count_gpus
 
 MAX_BYTES = 4 << 20
 """Slurm's own limit (MaxScriptSize) unless the site sets another."""
 _HEAD_BYTES = 64 << 10
 _OPTION = re.compile(r"^#SBATCH\b(.*)$", re.MULTILINE)
+_OPTION_LINE = re.compile(r"^#SBATCH\b(.*)(?:\n|\Z)", re.MULTILINE)
 _LEADING = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?:[ \t]*#.*)?")
 """Slurm reads #SBATCH lines only up to the first command."""
 _HETEROGENEOUS = re.compile(r"^#SBATCH[ \t]+(?:hetjob|packjob)\b", re.MULTILINE)
@@ -62,6 +65,7 @@ _SAID = {
     "nodes": "num_nodes",
     "gpus-per-node": "gpus_per_node",
     "cpus-per-task": "cpus_per_task",
+    "cpus-per-gpu": "cpus_per_gpu",
     "time": "time_limit_s",
     "mem": "mem",
     "partition": "partition",
@@ -72,6 +76,13 @@ _SAID = {
     "exclude": "exclude",
 }
 """Option of sbatch → field of the request that takes its place."""
+_ALIKE = (
+    frozenset({"gpus-per-node", "gpus", "gpus-per-task", "gpus-per-socket"}),
+    frozenset({"mem", "mem-per-cpu", "mem-per-gpu"}),
+    frozenset({"cpus-per-task", "cpus-per-gpu"}),
+)
+"""Options of sbatch that ask for the same resource: a job can have one of each group. `gres` asks for GPUs
+too, beside other resources."""
 
 
 def has_options(path: Path) -> bool:
@@ -82,6 +93,11 @@ def has_options(path: Path) -> bool:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     return bool(_OPTION.search(_header(head)))
+
+
+def file_of(own: OwnProgram) -> Path:
+    """The batch file that an own program is."""
+    return Path(own.directory, expand_home(own.words[0]))
 
 
 def read(path: Path) -> str:
@@ -135,36 +151,81 @@ def array_of(text: str) -> TaskIds | None:
 def asked(text: str) -> dict[str, str]:
     """Long name of each option in the #SBATCH lines → its value. Of a repeated option the last value counts,
     as for sbatch."""
-    found: dict[str, str] = {}
-    for line in _OPTION.findall(_header(text)):
-        try:
-            words = shlex.split(line, comments=True)
-        except ValueError:
-            continue  # sbatch refuses it, in its own words
-        index = 0
-        while index < len(words):
-            word = words[index]
+    lines = _OPTION.findall(_header(text))
+    return {name: value for line in lines for name, value, _ in _options_in(line) if name}
+
+
+def _options_in(line: str) -> Iterator[tuple[str, str, list[str]]]:
+    """The long name, the value and the words of each option of an #SBATCH line. The name is empty for an
+    option that coach does not know, and for a word that is no option."""
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError:
+        return  # sbatch refuses it, in its own words
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+        elif word.startswith("-") and word[1:2] in _LETTERS:
+            name, equals, value = _LETTERS[word[1]], word[2:], word[2:].removeprefix("=")
+        else:
+            yield "", "", [word]
+            continue
+        if equals or index == len(words) or words[index].startswith("-"):
+            yield name, value, [word]
+        else:
+            yield name, words[index], [word, words[index]]
             index += 1
-            if word.startswith("--"):
-                name, equals, value = word[2:].partition("=")
-            elif word.startswith("-") and word[1:2] in _LETTERS:
-                name, equals, value = _LETTERS[word[1]], word[2:], word[2:].removeprefix("=")
-            else:
-                continue
-            if not equals and index < len(words) and not words[index].startswith("-"):
-                value, index = words[index], index + 1
-            found[name] = value
-    return found
+
+
+def without_options(text: str, said: Collection[str], cleared: Collection[str] = ()) -> str:
+    """The file's text, without its options `cleared`, and without those in whose place the options `said`
+    stand. All other lines stay as they are."""
+    gone = {*cleared} | {name for group in _ALIKE if not group.isdisjoint(said) for name in group - {*said}}
+    has_gpus = not _ALIKE[0].isdisjoint(said)
+
+    def kept(line: re.Match[str]) -> str:
+        options = list(_options_in(line[1]))
+        words = [
+            word for option in options if option[0] not in gone for word in _without_gpus(option, has_gpus)
+        ]
+        if words == [word for _, _, before in options for word in before]:
+            return line[0]
+        return f"#SBATCH {' '.join(map(quote, words))}\n" if words else ""
+
+    header = _header(text)
+    return _OPTION_LINE.sub(kept, header) + text[len(header) :]
+
+
+def _without_gpus(option: tuple[str, str, list[str]], has_gpus: bool) -> list[str]:
+    """The words of an option; if the launch asks for GPUs, --gres asks only for the other resources."""
+    name, value, words = option
+    if name != "gres" or not has_gpus or count_gpus(value) is None:
+        return words
+    others = [part for part in value.split(",") if count_gpus(part) is None]
+    return [f"--gres={','.join(others)}"] if others else []
 
 
 def resources_of(text: str, request: LaunchRequest) -> Resources:
-    """The resources that the file asks for, with the launch's own values in place of the file's."""
-    options = {**asked(text), **said_options(request)}
+    """The resources that the file asks for, with the launch's own values in place of the file's. Raises
+    UserError for an option of the launch that cannot reach a batch file."""
+    options = {name: value for name, value in asked(text).items() if name not in _cleared(request)}
+    options |= said_options(request)
+    num_ranks = _whole(options.get("ntasks-per-node")) or 1
+    if request.nproc_per_node not in (None, num_ranks):
+        raise UserError(
+            f"--nproc-per-node {request.nproc_per_node}: coach starts a batch file unchanged",
+            "change the number of ranks in the file",
+        )
+    if request.gpu_type and request.gpus_per_node is None:
+        raise UserError(f"--gpu-type {request.gpu_type}: a batch file needs --gpus beside it")
     num_nodes = _whole(options.get("nodes", "").split("-")[0]) or 1
     return Resources(
         num_nodes=num_nodes,
         gpus_per_node=_gpus_per_node(options, num_nodes),
-        nproc_per_node=_whole(options.get("ntasks-per-node")) or 1,
+        nproc_per_node=num_ranks,
         cpus_per_task=_whole(options.get("cpus-per-task")) or 1,
         time_limit_s=_seconds(options.get("time")),
         mem=options.get("mem"),
@@ -183,35 +244,38 @@ def said_options(request: LaunchRequest) -> dict[str, str]:
     options: dict[str, str] = {}
     for option, name in _SAID.items():
         value = getattr(request, name)
-        if value is not None:
+        if value not in (None, ""):
             options[option] = format_time(value) if option == "time" else str(value)
+    if request.gpus_per_node and request.gpu_type:
+        options["gpus-per-node"] = f"{request.gpu_type}:{request.gpus_per_node}"
     if request.signal is not None:
         options["signal"] = f"B:{request.signal.removeprefix('B:')}"
     return {**options, **request.sbatch}
 
 
-def path_of(own: OwnProgram) -> Path:
-    """The user's batch file, from the root."""
-    return Path(own.directory, with_home(own.words[0]))
+def _cleared(request: LaunchRequest) -> frozenset[str]:
+    """The sbatch options that the launch takes out of the file: an empty text means "none"."""
+    return frozenset(option for option, name in _SAID.items() if getattr(request, name) == "")
 
 
 def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) -> str:
     """The script that is submitted."""
     own = plan.request.own
     assert own is not None
-    path = path_of(own)
+    path = file_of(own)
     text = _changed(read(path), own, plan.parameters)
     more = said_options(plan.request)
     more |= {} if "job-name" in asked(text) else {"job-name": path.name}
     more |= {} if own.array_task is None else {"array": str(own.array_task)}
     is_long = plan.request.until_done is not None
     more |= _options_of_segments(text, plan) if is_long else {}
+    asking = without_options(text, more, _cleared(plan.request))
     lines = [
         "#!/bin/bash",
-        *(f"#SBATCH{each}" for each in _OPTION.findall(_header(text))),
+        *(f"#SBATCH{each}" for each in _OPTION.findall(_header(asking))),
         *(f"#SBATCH --{key}={quote(value)}" if value else f"#SBATCH --{key}" for key, value in more.items()),
         f"# {path.name} as run {plan.run_id}, written by coach {version}.",
-        "# Above: the file's own options, then those of the launch. Below: the file, unchanged.",
+        "# Above: the file's options that hold, then those of the launch. Below: the file, unchanged.",
         f"RUN_DIR={quote(plan.run_dir)}",
         f"CODE={quote(paths.code_dir)}",
         '(umask 077 && mkdir -p "$RUN_DIR")',
@@ -224,6 +288,7 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
             judge=paths.own_python if paths.is_judged and not is_long else None,
             judge_file=paths.own_file,
             notes_end=not is_long,
+            has_gpm=samples_gpm(plan),
         ),
         *own_variable_lines(plan),
     ]

@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from coach.late import LateModule
-from coach.launch.own_arguments import spelt_like
+from coach.launch.own_arguments import is_finite, spelt_like
 from coach.launch.parameters import show
 from coach.model.launching.launch import Scalar
 from coach.model.toml_text import parse_toml
@@ -66,8 +66,8 @@ class ConfigValue:
 
 
 def read_values(text: str, suffix: str) -> tuple[ConfigValue, ...]:
-    """The values in the order of the text. Left out are keys that occur twice and values used in several
-    places (a YAML anchor).
+    """The values in the order of the text. Left out are keys that occur twice, values used in several places
+    (a YAML anchor), and numbers that are not finite.
 
     Raises ValueError for text that is not in the suffix's format, or is not a mapping.
     """
@@ -76,7 +76,7 @@ def read_values(text: str, suffix: str) -> tuple[ConfigValue, ...]:
     except (yaml.YAMLError, RecursionError, IndexError) as error:
         raise ValueError(str(error)) from None
     times = Counter(each.path for each in found)
-    return tuple(each for each in found if times[each.path] == 1)
+    return tuple(each for each in found if times[each.path] == 1 and is_finite(each.value))
 
 
 def with_changes(text: str, suffix: str, changes: Mapping[Path, Scalar]) -> str:

@@ -17,6 +17,10 @@ _SECONDS_OF_GRACE = 30
 """A job that ends this close to its limit was ended by the limit. Slurm starts its clock before the script
 does."""
 
+_IS_TIMEOUT = 'tail -c 4096 "$RUN_DIR/stderr.log" 2> /dev/null | grep -a "DUE TO TIME LIMIT" > /dev/null'
+"""Slurm writes this line into the job's log as it ends the job. It also tells a limit that the launch did not
+set: a partition's default, or one that was lowered meanwhile."""
+
 _JUDGE = 'LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR"'
 _BY_ONE_FILE = ' --file "$OWN_FILE"'
 
@@ -127,13 +131,9 @@ def _ending(plan: Plan, own_file: str | None) -> list[str]:
         "# Record how the job ended, for readers of the run directory after Slurm has forgotten the job."
     ]
     lines += ["STATE=COMPLETED", "if ((STATUS)); then STATE=FAILED; fi"]
-    if plan.resources.time_limit_s:
-        late = max(0, plan.resources.time_limit_s - _SECONDS_OF_GRACE)
-        lines += [
-            f"if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= {late})); then STATE=TIMEOUT; fi; fi"
-        ]
-    else:
-        lines += ["if ((TERMINATED)); then STATE=CANCELLED; fi"]
+    limit_s = plan.resources.time_limit_s
+    late = f"((SECONDS >= {max(0, limit_s - _SECONDS_OF_GRACE)})) || " if limit_s else ""
+    lines += [f"if ((TERMINATED)); then STATE=CANCELLED; if {late}{_IS_TIMEOUT}; then STATE=TIMEOUT; fi; fi"]
     if plan.request.until_done is not None or plan.resources.signal is not None:
         lines += ["if ((SIGNALLED && STATUS && !TERMINATED)); then STATE=TIMEOUT; fi"]
     return [*lines, _ended(plan), *_judging(own_file), 'exit "$STATUS"']

@@ -24,9 +24,9 @@ from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
 from coach.model.launching.launch import OwnKind, OwnProgram
 from coach.node.torch_build import TorchBuild, parse_version_file, satisfies
+from coach.runs import expand_home
 from coach.sources.io import Io, Query
 from coach.sources.logs.near_modules import near_name
-from coach.sources.machine.user import with_home
 
 _TIMEOUT_S = 5.0
 _ASK = """
@@ -118,7 +118,7 @@ def own_warnings(
 
 def _with_near(module: str, own: OwnProgram) -> str:
     """The module, and the file beside the script that has a near name, if there is one."""
-    folder = Path(own.directory, with_home(own.words[0])).parent
+    folder = Path(own.directory, expand_home(own.words[0])).parent
     near = None
     with contextlib.suppress(OSError):
         near = near_name(module, [each.name for each in islice(folder.iterdir(), _MAX_BESIDE)])

@@ -8,13 +8,14 @@ with a framework's name gets the name that coach's rules and fixes use, so a fix
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from coach.analysis.jobs.batch_script import PARAMETER_OF_OPTION, PRECISIONS
+from coach.analysis.jobs.batch_script import PARAMETER_OF_OPTION, PRECISIONS, spelt_precision
 from coach.launch.parameters import Parameter, show
 from coach.launch.python_source import parse_source
 from coach.model.launching.launch import Scalar
@@ -57,11 +58,12 @@ class OwnOption:
 def read_options(
     words: Sequence[str], source: str | None, named: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[OwnOption, ...]:
-    """The parameters of a command. `source` is the text of its Python program, if it has one. `named` maps
-    rules' and fixes' name of a parameter → the program's name."""
+    """The parameters of a command. `source` is the text of its Python program, if it has one. `named`:
+    the name that rules and fixes use for a parameter → the program's name."""
     declared = tuple(_declared(source)) if source is not None else ()
     forms = {option_key(each.option): each.form for each in declared}
-    found = [*_said(words, _first_argument(words), forms), *declared]
+    said = {option_key(each.option): each for each in _said(words, _first_argument(words), forms)}
+    found = [*said.values(), *declared]  # of an option that is said twice, the last value counts
     texts = {option_key(each.option): each.parameter for each in declared}
     names = {option_key(option): name for name, option in named.items()}
     options: dict[str, OwnOption] = {}
@@ -69,7 +71,7 @@ def read_options(
     for each in found:
         key = option_key(each.option)
         if key in spelt:
-            continue  # the command line sets this option already; an option set twice stays as it is
+            continue  # the command line sets this option already
         spelt.add(key)
         each = _as_declared(each, texts.get(key))
         name = names.get(key) or _name(each.option, {**options, **dict.fromkeys(named, each)})
@@ -122,8 +124,7 @@ def spelt_like(before: str, value: Scalar) -> str:
     """A new value in the spelling of the old one: `16-mixed` becomes `bf16-mixed`, `True` becomes `False`."""
     if isinstance(value, bool):
         return str(value) if before[:1].isupper() else show(value)
-    text = show(value)
-    return f"{text}-mixed" if before.endswith("-mixed") and not text.endswith("-mixed") else text
+    return spelt_precision(before, value) if isinstance(value, str) else show(value)
 
 
 def _first_argument(words: Sequence[str]) -> int:
@@ -179,11 +180,16 @@ def _typed(text: str) -> tuple[str, Scalar]:
     """The type of a typed value, and the value in that type."""
     if _INT.fullmatch(text):
         return "int", int(text)
-    if _FLOAT.fullmatch(text):
+    if _FLOAT.fullmatch(text) and is_finite(float(text)):
         return "float", float(text)
     if text.lower() in _BOOLS:
         return "bool", _BOOLS[text.lower()]
     return "str", text
+
+
+def is_finite(value: Scalar) -> bool:
+    """False for an infinite number and NaN, which no parameter has: run.json could not hold them."""
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _declared(source: str) -> Iterator[OwnOption]:
@@ -239,7 +245,9 @@ def _type_of(said: ast.expr | None, default: object) -> str | None:
 def _converted(kind: str | None, default: object) -> Scalar | None:
     if kind == "float" and isinstance(default, int):
         return float(default) if abs(default) <= _LARGEST else None
-    return default if isinstance(default, str | int | float) and type(default).__name__ == kind else None
+    if not isinstance(default, str | int | float) or type(default).__name__ != kind:
+        return None
+    return default if is_finite(default) else None
 
 
 def _literal(node: ast.expr | None) -> object:

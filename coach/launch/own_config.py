@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,7 +24,7 @@ from coach.launch.parameters import Parameter, show
 from coach.model.errors import UserError
 from coach.model.launching.launch import ConfigCopy, Scalar
 from coach.node.secret_words import mask_command, mask_text
-from coach.sources.machine.user import with_home
+from coach.runs import expand_home
 
 FOLDER = "config"
 """The folder of a run that holds its changed copies."""
@@ -35,6 +36,9 @@ _OPTION = re.compile(
 _PAIR = re.compile(r"(?P<option>-{0,2}[A-Za-z][\w.-]*)=(?P<file>.+)", re.ASCII | re.DOTALL)
 _HYDRA = re.compile(r"@hydra\.main\([^)]{0,400}\)")
 _HYDRA_SAYS = re.compile(r"\bconfig_(?P<what>path|name)\s*=\s*['\"](?P<value>[\w./-]{1,200})['\"]")
+_HYDRA_OPTIONS = MappingProxyType(
+    {"--config-name": "name", "-cn": "name", "--config-path": "path", "-cp": "path"}
+)
 _MAX_KEYS = 100
 """Of a file with more values, only those with a name that rules use become parameters, because a form shows
 all parameters."""
@@ -117,8 +121,8 @@ class OwnConfig:
 def read_config(
     words: Sequence[str], options: Sequence[OwnOption], directory: Path, named: Mapping[str, str]
 ) -> OwnConfig:
-    """The parameters in config files. `named` maps rules' and fixes' name of a parameter → the program's
-    name. A file that cannot be read is skipped: the program itself reports it."""
+    """The parameters in config files. `named`: the name that rules and fixes use for a parameter → the
+    program's name. A file that cannot be read is skipped: the program itself reports it."""
     return config_of_files(tuple(_files(words, options, directory)), options, named)
 
 
@@ -146,12 +150,15 @@ def config_of_files(
 
 
 def hydra_options(
-    program: Path, source: str, options: Sequence[OwnOption], named: Mapping[str, str]
+    program: Path, source: str, words: Sequence[str], options: Sequence[OwnOption], named: Mapping[str, str]
 ) -> tuple[OwnOption, ...]:
-    """The values of the file that a Hydra application names in its decorator. A word on the command line
-    changes each. Values of the files in its `defaults` are not read."""
+    """The values of the file that a Hydra application names in its decorator, or `words` in its place. A word
+    on the command line changes each. Values of the files in its `defaults` are not read."""
     decorator = _HYDRA.search(source)
-    said = {each["what"]: each["value"] for each in _HYDRA_SAYS.finditer(decorator[0])} if decorator else {}
+    if decorator is None:
+        return ()
+    said = {each["what"]: each["value"] for each in _HYDRA_SAYS.finditer(decorator[0])}
+    said |= _hydra_words(words)
     if "name" not in said:
         return ()
     folder = program.parent / said.get("path", ".")
@@ -159,6 +166,16 @@ def hydra_options(
     files = tuple(_file(name, None, "", folder))
     keys = config_of_files(files, options, named).keys
     return tuple(OwnOption(key.parameter, key.value.name, Form.PAIR, None) for key in keys)
+
+
+def _hydra_words(words: Sequence[str]) -> dict[str, str]:
+    """`name` and `path` of the config, as far as Hydra's own options set them."""
+    said: dict[str, str] = {}
+    for word, behind in pairwise((*words, "")):
+        option, equals, value = word.partition("=")
+        if option in _HYDRA_OPTIONS:
+            said[_HYDRA_OPTIONS[option]] = value if equals else behind
+    return said
 
 
 def _declared(options: Iterable[OwnOption], found: Iterable[_Found]) -> dict[str, str]:
@@ -201,7 +218,7 @@ def _files(words: Sequence[str], options: Sequence[OwnOption], directory: Path) 
 
 
 def _file(name: str, place: int | None, option: str, directory: Path) -> Iterator[ConfigFile]:
-    path = Path(directory, with_home(name)) if not name.startswith("-") and "\0" not in name else None
+    path = Path(directory, expand_home(name)) if not name.startswith("-") and "\0" not in name else None
     if path is None or path.suffix not in config_text.SUFFIXES:
         return
     if option and not _OPTION.fullmatch(option):

@@ -32,7 +32,7 @@ from coach.launch.recipe_file import Recipe
 from coach.launch.spelling import check_printable
 from coach.model.errors import UserError
 from coach.model.launching.launch import OFFERS, ConfigCopy, LaunchRequest, OwnKind, OwnProgram, Scalar
-from coach.sources.machine.user import with_home
+from coach.runs import expand_home
 
 BATCH_SUFFIXES = (".sbatch", ".slurm", ".sh", ".bash", ".csh", ".job", ".batch")
 _RECIPE_SUFFIX = ".toml"
@@ -44,7 +44,7 @@ def is_own(what: str | None) -> bool:
     """True if a launch of `what` starts an own program, not a recipe. None: the command stands after `--`."""
     if what is None:
         return True
-    path = with_home(what)
+    path = expand_home(what)
     if path.suffix == _RECIPE_SUFFIX or path.is_dir():
         return False
     return what == "-" or path.is_file() or path.suffix in (".py", *BATCH_SUFFIXES)
@@ -93,7 +93,7 @@ def _kind(what: str | None, directory: Path, is_unread: bool) -> OwnKind:
             "launch -: a script from standard input cannot be read again for a relaunch",
             "write it to a file, and launch the file",
         )
-    path = directory / with_home(what)
+    path = directory / expand_home(what)
     if not path.is_file():
         near = get_close_matches(path.name, _names_in(path.parent), 1)
         raise UserError(f"{what}: no such file", f"did you mean {near[0]}?" if near else None)
@@ -235,7 +235,7 @@ def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:
     options = read_options(own.words, source, own.parameters)
     if path is None or source is None:
         return options
-    return (*options, *hydra_options(path, source, options, own.parameters))
+    return (*options, *hydra_options(path, source, own.words, options, own.parameters))
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -250,7 +250,7 @@ def _file_of(own: OwnProgram) -> Path | None:
     """The program's file, if a word names one."""
     words = own.words if own.kind is OwnKind.COMMAND else own.words[:1]
     for word in words:
-        path = Path(own.directory, with_home(word))
+        path = Path(own.directory, expand_home(word))
         if own.kind is not OwnKind.COMMAND or (path.suffix == ".py" and path.is_file()):
             if not path.is_file():
                 raise UserError(f"{path}: no such file")

@@ -19,7 +19,7 @@ from coach.launch.plan_checks import check_environment, check_run_dir, check_tex
 from coach.launch.recipe import Recipe, resolve_parameters
 from coach.launch.record import is_drill, run_record
 from coach.launch.resources import Site
-from coach.launch.script import Paths, render
+from coach.launch.script import Paths, is_torchrun, render
 from coach.model.launching.environment import Environment
 from coach.model.launching.launch import LaunchRequest, OwnKind, Plan, Resources
 
@@ -91,6 +91,9 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         script = batch_file.render(plan, facts.paths, record, facts.coach_version)
     else:
         script = render(plan, recipe.trainer, facts.paths, record, facts.coach_version)
+    if request.max_restarts and not is_torchrun(plan):
+        unused = f"--max-restarts {request.max_restarts} has no effect: torchrun does not start this program"
+        plan = replace(plan, warnings=(*plan.warnings, unused))
     own_trainers = str(recipe.own_trainers) if recipe.own_trainers else None
     return replace(
         plan, script=script, run_json=record, code_dir=facts.paths.code_dir, own_trainers=own_trainers

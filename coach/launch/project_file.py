@@ -23,7 +23,7 @@ from coach.launch.table_reader import Keys, TableKey, TableReader, parse_table
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnProgram
 from coach.model.toml_text import quoted
-from coach.sources.machine.user import with_home
+from coach.runs import expand_home
 
 FILES = ("coach.toml", "pyproject.toml")
 _REFERENCE = re.compile(r"(?P<path>(?:.*/)?(?:coach|pyproject)\.toml):(?P<name>[^:/]+)")
@@ -148,7 +148,7 @@ def get_training(name: str) -> Training:
     found = _REFERENCE.fullmatch(name)
     if found is None:
         raise UserError(f"{name}: not a reference to a training", "expected for example coach.toml:pretrain")
-    path = with_home(found["path"]).absolute()
+    path = expand_home(found["path"]).absolute()
     trainings = {each.name: each for each in read_project(path)}
     if found["name"] not in trainings:
         names = f"its trainings: {', '.join(trainings)}" if trainings else "it has no training"

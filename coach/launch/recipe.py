@@ -20,7 +20,7 @@ from coach.launch.recipe_file import read_recipe_file
 from coach.launch.trainer_arguments import TrainerArguments
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Scalar
-from coach.sources.machine.user import with_home
+from coach.runs import expand_home
 
 _NO_RECIPES = frozenset({"pyproject.toml"})
 _DRILLS = "drills"
@@ -69,7 +69,7 @@ def get_recipe(name_or_path: str, data: Path | None = None) -> Recipe:
     known = by_name | {path.stem: path for path in _drill_paths(data)}
     if name_or_path in known:
         return read_recipe(known[name_or_path], data)
-    path = with_home(name_or_path).absolute()
+    path = expand_home(name_or_path).absolute()
     if path.is_dir() and name_or_path:
         return read_recipe(_recipe_in(path), data)
     if is_reference(name_or_path):

@@ -334,12 +334,17 @@ class _Reader(TableReader):
         """
         if "parameters_of" not in table:
             return {}
-        name = self._matching(table, "parameters_of", _NAME)
+        return self._lent(self._matching(table, "parameters_of", _NAME), (self.path,), trainers)
+
+    def _lent(self, name: str, borrowers: tuple[Path, ...], trainers: Path) -> Mapping[str, Any]:
+        """The parameters of a recipe or trainer, with those that it has from another. `borrowers` are the
+        recipes on the way to it: this one first, last the one that names it."""
+        beside = borrowers[-1].parent
         if _TRAINER.fullmatch(name):
-            return {"parameters": self._declared(name, self.path.parent, trainers)}
-        places = (self.path.parent / f"{name}.toml", trainers.parent / "recipes" / f"{name}.toml")
+            return {"parameters": self._declared(name, beside, trainers)}
+        places = (beside / f"{name}.toml", trainers.parent / "recipes" / f"{name}.toml")
         path = next((place for place in places if place.is_file()), None)
-        if path is None or path == self.path:
+        if path is None or path in borrowers:
             raise self.error("parameters_of", f"parameters_of = {name!r}: no such recipe")
         try:
             base = parse_table(path.read_text(encoding="utf-8"))
@@ -347,11 +352,14 @@ class _Reader(TableReader):
             raise self.error(
                 "parameters_of", f"parameters_of = {name!r}: {path} cannot be read: {error}"
             ) from None
-        trainer = base.get("parameters_of")
-        if not isinstance(trainer, str) or not _TRAINER.fullmatch(trainer):
+        own = base.get("parameters", {})
+        if not isinstance(own, dict):
+            raise self.error("parameters_of", f"parameters_of = {name!r}: {path}: parameters is no table")
+        lender = base.get("parameters_of")
+        if not isinstance(lender, str) or not _NAME.fullmatch(lender):
             return base
-        declared = self._declared(trainer, path.parent, trainers)
-        return {**base, "parameters": _merged(declared, base.get("parameters", {}))}
+        lent = self._lent(lender, (*borrowers, path), trainers)
+        return {**lent, **base, "parameters": _merged(lent.get("parameters", {}), own)}
 
     def _declared(self, trainer: str, beside: Path, trainers: Path) -> Mapping[str, Any]:
         """The parameters that a trainer declares: the one beside its recipe, else coach's with the same name.

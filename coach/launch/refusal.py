@@ -9,7 +9,7 @@ it names, to lead the user to it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
@@ -118,6 +118,8 @@ _SENTENCES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"Job's QOS not permitted|invalid qos", ("qos", "partition")),
     (r"reservation", ("reservation",)),
     (r"generic resource|\(gres\)|GRES option", (_GPUS,)),
+    # This sentence itself speaks of time limits.
+    (r"violates accounting/QOS policy", ("time_limit_s", "gpus_per_node", "num_nodes", "qos")),
     (r"Requested time limit is invalid|time limit", ("time_limit_s", "partition", "qos")),
     (r"(?:QOS|Assoc)\w*Wall", ("time_limit_s", "qos")),
     (r"(?:QOS|Assoc)\w*GRES", ("gpus_per_node", "num_nodes", "qos")),
@@ -125,7 +127,6 @@ _SENTENCES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(?:QOS|Assoc)\w*Mem", ("mem", "num_nodes", "qos")),
     (r"(?:QOS|Assoc)\w*Node", ("num_nodes", "qos")),
     (r"(?:QOS|Assoc)\w*(?:Submit|Jobs)", ("qos",)),
-    (r"violates accounting/QOS policy", ("time_limit_s", "gpus_per_node", "num_nodes", "qos")),
     (r"Invalid feature|feature specification", ("constraint",)),
     (r"Memory (?:required|specification)", ("mem",)),
     (r"Invalid node name", ("exclude",)),
@@ -150,8 +151,7 @@ _ASKED = (
 def fields_in_question(lines: Sequence[str], plan: Plan) -> tuple[str, ...]:
     """Fields of the request that a refusal may concern, the most likely first; empty if it names none."""
     own, standard = _apart(lines)
-    found = [field for text in own for field in _named(_OPTIONS, text)]
-    found += [field for text in own for field in _named(_NOUNS, text)]
+    found = _fields_in_words(own)
     for text in standard:
         if _NO_CONFIGURATION.search(text):
             found += [field for field in _ASKED if _was_asked(plan, field)]
@@ -159,6 +159,14 @@ def fields_in_question(lines: Sequence[str], plan: Plan) -> tuple[str, ...]:
     if plan.backend != "slurm":
         return ()
     return tuple(dict.fromkeys(_part_of_gpus(plan) if field == _GPUS else field for field in found))
+
+
+def _fields_in_words(own: Sequence[str]) -> list[str]:
+    """The fields that a site's own words name, the most likely first."""
+    found = [field for text in own for field in _named(_OPTIONS, text)]
+    # In `use one of these partitions: cpu, gpu`, gpu is a name.
+    found += [field for text in own for field in _NOUNS if any(_real(_in_lists(field, text)))]
+    return found + [field for text in own for field in _named(_NOUNS, text)]
 
 
 def explain(
@@ -287,11 +295,18 @@ def _said(field: str, lines: Sequence[str]) -> list[str]:
         if field in _SPELT:
             found += re.findall(_SPELT[field], text)
         if field in _NOUNS:
-            for match in re.finditer(
-                rf"(?:{_NOUNS[field]})[^:=.]{{0,30}}?(?::|\bare\b|\bone of\b)", text, re.I
-            ):
-                found += _listed(text[match.end() :])
-    return [name for name in dict.fromkeys(found) if not _PLACEHOLDER.fullmatch(name)]
+            found += _in_lists(field, text)
+    return list(_real(dict.fromkeys(found)))
+
+
+def _real(names: Iterable[str]) -> Iterator[str]:
+    return (name for name in names if not _PLACEHOLDER.fullmatch(name))
+
+
+def _in_lists(field: str, text: str) -> Iterator[str]:
+    """The names in lists that follow the field's noun."""
+    for match in re.finditer(rf"(?:{_NOUNS[field]})[^:=.]{{0,30}}?(?::|\bare\b|\bone of\b)", text, re.I):
+        yield from _listed(text[match.end() :])
 
 
 def _listed(text: str) -> Iterable[str]:

@@ -144,6 +144,7 @@ def _resolve_in_one(
     warnings: list[str] = []
     warnings += _foreign_groups(target, site)
     request = _without_foreign_type(request, target, notes)
+    _check_gpu_type(request, target)
     num_nodes = _num_nodes(request, recipe, target)
     gpus = _gpus(request, recipe, parameters, target, num_nodes)
     nproc = _own_nproc(request, recipe.own, gpus) or _nproc(request, recipe, num_nodes, gpus, warnings)
@@ -202,7 +203,7 @@ def _ranks_notes(
     if gpus == 0:
         why = "as asked" if request.gpus_per_node == 0 else f"{target.name} has no GPUs"
         return [f"{why}: {_cpu_ranks_text(num_ranks, has_gloo=not started)}"]
-    return [f"the trainer starts {started} rank{'s' if started > 1 else ''} itself"] if started else []
+    return [f"the trainer starts {_count(started, 'rank')} itself"] if started else []
 
 
 def _cpu_ranks_text(num_ranks: int, *, has_gloo: bool) -> str:
@@ -333,7 +334,7 @@ def _started_ranks(recipe: Recipe, parameters: Mapping[str, Any], gpus: int) -> 
         return None
     if gpus and asked > gpus:
         raise UserError(
-            f"ranks = {asked}: {gpus} GPUs per node; two ranks cannot share one",
+            f"ranks = {asked}: {_count(gpus, 'GPU')} per node; two ranks cannot share one",
             "ranks are at most the GPUs per node, or any number of CPU ranks with --gpus 0",
         )
     return asked or gpus or 2
@@ -351,7 +352,7 @@ def _gpus(
         ranks = request.nproc_per_node
         if ranks is not None and not recipe.is_one_process and 0 < most < ranks:
             raise UserError(
-                f"--nproc-per-node {ranks}: {target.name} has {most} GPUs per node",
+                f"--nproc-per-node {ranks}: {target.name} has {_count(most, 'GPU')} per node",
                 "use --gpus 0 for ranks on CPUs",
             )
         return min(most, _wanted_gpus(recipe, parameters, ranks, num_nodes))
@@ -360,7 +361,8 @@ def _gpus(
             f"--gpus {asked}: recipe {recipe.name} uses a single device", "use 1 or 0, or another recipe"
         )
     if asked > most:
-        _refuse_gpus(asked, most, target, num_nodes, counts)
+        kind = f" of type {request.gpu_type}" if request.gpu_type else ""
+        _refuse_gpus(asked, most, target, num_nodes, counts, kind)
     return asked
 
 
@@ -388,7 +390,9 @@ def _wanted_gpus(recipe: Recipe, parameters: Mapping[str, Any], ranks: int | Non
     return ranks or _ranks(recipe, num_nodes) or 2
 
 
-def _refuse_gpus(asked: int, most: int, target: _Target, num_nodes: int, counts: Sequence[int]) -> None:
+def _refuse_gpus(
+    asked: int, most: int, target: _Target, num_nodes: int, counts: Sequence[int], kind: str
+) -> None:
     if not target.has_gpus:
         raise UserError(
             f"--gpus {asked}: {target.name} has no GPUs",
@@ -396,8 +400,11 @@ def _refuse_gpus(asked: int, most: int, target: _Target, num_nodes: int, counts:
         )
     if max(counts, default=0) >= asked:
         enough = sum(count >= asked for count in counts)
-        raise UserError(f"--gpus {asked}: {enough} of {num_nodes} nodes in {target.name} have that many GPUs")
-    raise UserError(f"--gpus {asked}: {target.name} has {most} GPUs per node")
+        raise UserError(
+            f"--gpus {asked}: {enough} of {_count(num_nodes, 'node')} in {target.name} have that many "
+            f"GPUs{kind}"
+        )
+    raise UserError(f"--gpus {asked}: {target.name} has {_count(most, 'GPU')}{kind} per node")
 
 
 def _nproc(request: LaunchRequest, recipe: Recipe, num_nodes: int, gpus: int, warnings: list[str]) -> int:
@@ -415,12 +422,25 @@ def _nproc(request: LaunchRequest, recipe: Recipe, num_nodes: int, gpus: int, wa
         return _ranks(recipe, num_nodes) or (2 if num_nodes == 1 else 1)
     if gpus and asked > gpus:
         raise UserError(
-            f"--nproc-per-node {asked}: {gpus} GPUs per node; two ranks cannot share one",
+            f"--nproc-per-node {asked}: {_count(gpus, 'GPU')} per node; two ranks cannot share one",
             "ranks per node are at most the GPUs per node, or any number of CPU ranks with --gpus 0",
         )
     if gpus > asked:
-        warnings.append(f"{asked} ranks on {gpus} GPUs per node: {gpus - asked} of them will be idle")
+        warnings.append(
+            f"{_count(asked, 'rank')} on {gpus} GPUs per node: {gpus - asked} of them will be idle"
+        )
     return asked
+
+
+def _check_gpu_type(request: LaunchRequest, target: _Target) -> None:
+    """Refuse a type that the target lacks, before its GPUs are counted: it has none of that type."""
+    asked, types = request.gpu_type, target.gpu_types
+    if asked is None or not target.has_gpus or request.gpus_per_node == 0 or asked in types:
+        return
+    same = [kind for kind in types if kind.lower() == asked.lower()]
+    near = same or get_close_matches(asked, types, 1)
+    hint = f"did you mean {near[0]}?" if near else f"its GPU types: {', '.join(types) or 'none'}"
+    raise UserError(f"--gpu-type {asked}: {target.name} has none of that type", hint)
 
 
 def _gpu_type(
@@ -429,16 +449,13 @@ def _gpu_type(
     asked = request.gpu_type
     if asked is None:
         return None
-    types = target.gpu_types
     if target.has_gpus is None and gpus:
         return asked
     if request.gpus_per_node == 0:
         notes.append(f"the launch uses no GPU: GPU type {asked} is not requested")
         return None
-    if asked not in types:
-        near = get_close_matches(asked, types, 1)
-        hint = f"did you mean {near[0]}?" if near else f"its GPU types: {', '.join(types) or 'none'}"
-        raise UserError(f"--gpu-type {asked}: {target.name} has none of that type", hint)
+    if not target.has_gpus:
+        raise UserError(f"--gpu-type {asked}: {target.name} has none of that type", "its GPU types: none")
     if gpus == 0:
         raise UserError(f"--gpu-type {asked}: fewer than {num_nodes} nodes in {target.name} have one")
     return asked
@@ -452,7 +469,7 @@ def _cpus_per_gpu(request: LaunchRequest, gpus: int, notes: list[str]) -> int | 
     is_default = "cpus_per_gpu" in request.defaulted
     if gpus == 0:
         if not is_default:
-            notes.append(f"the launch uses no GPU: {asked} CPUs per GPU are not requested")
+            notes.append(f"the launch uses no GPU: --cpus-per-gpu {asked} is not requested")
         return None
     if request.cpus_per_task is None or "cpus_per_task" in request.defaulted:
         return asked
@@ -474,7 +491,8 @@ def _cpus_of_gpus(cpus_per_gpu: int, gpus: int, most: int | None, target: _Targe
     wanted = cpus_per_gpu * gpus
     if most is not None and wanted > most:
         raise UserError(
-            f"--cpus-per-gpu {cpus_per_gpu}: {wanted} for {gpus} GPUs; {target.name} has {most} CPUs per node"
+            f"--cpus-per-gpu {cpus_per_gpu}: {wanted} for {_count(gpus, 'GPU')}; "
+            f"{target.name} has {_count(most, 'CPU')} per node"
         )
     return wanted
 
@@ -493,16 +511,19 @@ def _cpus(
     asked = _at_least("--cpus-per-task", request.cpus_per_task, 1)
     if asked is not None:
         if most is not None and asked > most:
-            raise UserError(f"--cpus-per-task {asked}: {target.name} has {most} CPUs per node")
+            raise UserError(f"--cpus-per-task {asked}: {target.name} has {_count(most, 'CPU')} per node")
         return asked
     if request.nproc_per_node is not None and most is not None and num_ranks > max(most, usual_ranks):
-        raise UserError(f"--nproc-per-node {request.nproc_per_node}: {target.name} has {most} CPUs per node")
+        raise UserError(
+            f"--nproc-per-node {request.nproc_per_node}: {target.name} has {_count(most, 'CPU')} per node"
+        )
     num_workers = parameters.get("num_workers")
     per_rank = 1 + (num_workers if isinstance(num_workers, int) else 0)
     wanted = num_ranks * per_rank
     if most is not None and wanted > most:
         notes.append(
-            f"{wanted} processes per node ({num_ranks} × (1 + {per_rank - 1} workers)) share {most} CPUs"
+            f"{wanted} processes per node ({num_ranks} × (1 + {per_rank - 1} workers)) share "
+            f"{_count(most, 'CPU')}"
         )
         return most
     return wanted
@@ -577,9 +598,9 @@ def _own_nproc(request: LaunchRequest, own: OwnProgram | None, gpus: int) -> int
 
 
 def _own_text(own: OwnProgram, num_nodes: int, nproc: int, gpus: int) -> str:
-    where = f"{gpus} GPU{'s' if gpus > 1 else ''} per node" if gpus else "no GPU"
+    where = f"{_count(gpus, 'GPU')} per node" if gpus else "no GPU"
     if own.kind is OwnKind.SCRIPT and num_nodes * nproc > 1:
-        ranks = f"{num_nodes * nproc} ranks on {num_nodes} node{'s' if num_nodes > 1 else ''}"
+        ranks = f"{num_nodes * nproc} ranks on {_count(num_nodes, 'node')}"
         return f"your script, started by torchrun: {ranks}, {where}"
     return f"your {own.kind}, unchanged: {where}"
 
@@ -589,7 +610,7 @@ def _with_own_cpus(
 ) -> LaunchRequest:
     """The request with CPUs, if it has none: the GPUs' share of the node's CPUs; without GPUs two per
     rank."""
-    if request.cpus_per_task is not None:
+    if request.cpus_per_task is not None or (gpus and request.cpus_per_gpu is not None):
         return request
     if not gpus:
         most = _most_cpus(request, target, num_nodes, gpus)
@@ -610,6 +631,10 @@ def _on_each_of(num_nodes: int, amounts: Sequence[int]) -> int | None:
     """The amount that at least `num_nodes` nodes have; None if fewer amounts are known."""
     ordered = sorted(amounts, reverse=True)
     return ordered[num_nodes - 1] if len(ordered) >= num_nodes else None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _at_least(option: str, value: int | None, least: int) -> int | None:

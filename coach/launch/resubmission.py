@@ -7,11 +7,12 @@ properties.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from coach.analysis.spelling.slurm import whole_minutes
+from coach.launch import batch_file
 from coach.launch.spelling import format_time, parse_mem_mib, parse_time
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import JobAction, Step, Verb
@@ -28,9 +29,12 @@ _OPTIONS: tuple[tuple[str, str], ...] = (
     ("TimeLimit", "time"),
     ("NumNodes", "nodes"),
     ("NumTasks", "ntasks"),
+    ("NtasksPerN:B:S:C", "ntasks-per-node"),
     ("CPUs/Task", "cpus-per-task"),
+    ("CpusPerTres", "cpus-per-gpu"),
     ("MinMemoryNode", "mem"),
     ("MinMemoryCPU", "mem-per-cpu"),
+    ("MemPerTres", "mem-per-gpu"),
     ("TresPerJob", "gpus"),
     ("TresPerNode", "gpus-per-node"),
     ("TresPerTask", "gpus-per-task"),
@@ -77,6 +81,8 @@ class Resubmission:
     timeout_s: float
     tasks: str = ""
     """For an array: the tasks to run again, `3,7`."""
+    kept: Path | None = None
+    """The file for a script without the options that a change replaces; None: there can be none."""
 
     def value(self, option: str) -> str:
         """The value that the job has for one of CHANGEABLE; empty if it has none."""
@@ -94,13 +100,20 @@ def submit_again(found: Resubmission, changes: Mapping[str, str] | None = None) 
     """The exact action. `changes`: option of CHANGEABLE → text; an empty text keeps the script's value.
     Raises UserError for a text that sbatch would refuse."""
     said = {option: _checked(option, text.strip()) for option, text in (changes or {}).items()}
+    script, file, notes = found.script, None if found.is_file_there else found.file, found.notes
+    if said.get("mem"):  # sbatch refuses it beside a --mem-per-cpu of the script
+        script = batch_file.without_options(found.script, ("mem",))
+    if script != found.script:
+        file = found.kept
+        notes = (*notes, "a copy of the script is submitted, without its memory per CPU or GPU")
+    argv = resubmit_command(found.facts, found.name, file or found.file, said, script)
     return JobAction(
         Verb.RESUBMIT,
-        (Step(resubmit_command(found.facts, found.name, found.file, said), (found.job_id,)),),
-        notes=found.notes,
+        (Step(argv, (found.job_id,)),),
+        notes=notes,
         timeout_s=found.timeout_s,
-        script=found.script,
-        script_file=None if found.is_file_there else str(found.file),
+        script=script,
+        script_file=None if file is None else str(file),
     )
 
 
@@ -117,32 +130,48 @@ def _checked(option: str, text: str) -> str:
 
 
 def resubmit_command(
-    facts: Mapping[str, str], name: str, script: Path, changes: Mapping[str, str] | None = None
+    facts: Mapping[str, str],
+    name: str,
+    file: Path,
+    changes: Mapping[str, str] | None = None,
+    script: str = "",
 ) -> tuple[str, ...]:
-    """The exact command; its options win over the script's. Raises UserError for a job without a script, or
-    with resources that no option can ask for.
-
-    sbatch takes memory per node or per CPU, not both: a changed memory per node replaces memory per CPU.
-    """
+    """The exact command; its options win over those of `script`, the text of the file. Raises UserError for a
+    job without a script, or with resources that no option can ask for."""
     said = changes or {}
     if facts.get("BatchFlag") is None:
         raise UserError(f"job {name}: it has no script: it was not submitted by sbatch")
     options = [f"--job-name={name}"]
     if "WorkDir" in facts:
         options.append(f"--chdir={facts['WorkDir']}")
+    has_gres = "gpu" in batch_file.asked(script).get("gres", "")
     for fact, option in _OPTIONS:
         value = said.get(option, facts.get(fact))
-        if not value or (option == "mem-per-cpu" and said.get("mem")):
+        if not value or option in _replaced(facts, said):
             continue
         if fact.startswith("Tres"):
-            options += _gpu_option(name, fact, option, value)
+            options += _gpu_option(name, fact, option, value, has_gres=has_gres)
+        elif fact.endswith("PerTres"):
+            options.append(f"--{option}={_per_gpu(name, fact, value)}")
+        elif option == "ntasks-per-node":
+            number = value.partition(":")[0]
+            options += [f"--{option}={number}"] if number not in _UNSET else []
         else:
             options.append(f"--{option}={value}")
     if facts.get("OverSubscribe") == "NO":
         options.append("--exclusive")
     if said.get("array"):
         options.append(f"--array={said['array']}")
-    return ("sbatch", "--parsable", *options, str(script), *_arguments(facts))
+    return ("sbatch", "--parsable", *options, str(file), *_arguments(facts))
+
+
+def _replaced(facts: Mapping[str, str], said: Mapping[str, str]) -> set[str]:
+    """The options that another one replaces: sbatch takes memory per node, per CPU or per GPU, and CPUs per
+    task or per GPU. Slurm also reports a default of those that the job did not ask for."""
+    replaced = {"cpus-per-task"} if "CpusPerTres" in facts else set()
+    if said.get("mem"):
+        return replaced | {"mem-per-cpu", "mem-per-gpu"}
+    return replaced | ({"mem", "mem-per-cpu"} if "MemPerTres" in facts else set())
 
 
 def script_file(facts: Mapping[str, str]) -> Path | None:
@@ -155,16 +184,37 @@ def _arguments(facts: Mapping[str, str]) -> list[str]:
     return facts.get("Command", "").split()[1:] if script_file(facts) else []
 
 
-def _gpu_option(name: str, fact: str, option: str, value: str) -> list[str]:
-    """`gres:gpu:a100:2` as the option for GPUs. Other resources use --gres, which counts per node. Raises
-    UserError rather than drop a resource."""
+def _gpu_option(name: str, fact: str, option: str, value: str, *, has_gres: bool) -> list[str]:
+    """`gres:gpu:a100:2` as the option for GPUs. Other resources use --gres, which counts per node; so do GPUs
+    if the script asks for them by --gres: Slurm would obey that before --gpus-per-node. Raises UserError
+    rather than drop a resource."""
     parts = [part for part in value.split(",") if _CPUS.fullmatch(part) is None]
     gpus = [match for part in parts if (match := _GPUS.fullmatch(part)) is not None]
-    if len(gpus) == len(parts):
-        counts = [f"{f'{match[1]}:' if match[1] else ''}{match[2] or 1}" for match in gpus]
-        return [f"--{option}={','.join(counts)}"] if counts else []
-    if option == "gpus-per-node":
+    if len(gpus) < len(parts):
+        if option != "gpus-per-node":
+            raise _unspelt(name, fact, value)
         return [f"--gres={value.replace('gres:', '').replace('gres/', '')}"]
-    raise UserError(
+    counts = _counts(gpus)
+    if option == "gpus-per-node" and has_gres:
+        option, counts = "gres", [f"gpu:{count}" for count in counts]
+    return [f"--{option}={','.join(counts)}"] if counts else []
+
+
+def _counts(gpus: Sequence[re.Match[str]]) -> list[str]:
+    """`a100:2` for each type of GPU. Of two numbers for one type the last counts."""
+    counts = {gpu[1]: gpu[2] or "1" for gpu in gpus}
+    return [count if kind is None else f"{kind}:{count}" for kind, count in counts.items()]
+
+
+def _per_gpu(name: str, fact: str, value: str) -> str:
+    """The number for each GPU in `gres:gpu:4`; memory is in MiB."""
+    match = _GPUS.fullmatch(value)
+    if match is None or match[2] is None:
+        raise _unspelt(name, fact, value)
+    return f"{match[2]}M" if fact == "MemPerTres" else match[2]
+
+
+def _unspelt(name: str, fact: str, value: str) -> UserError:
+    return UserError(
         f"job {name}: {fact}={value}: coach can request only GPUs again", "submit it by its own sbatch"
     )

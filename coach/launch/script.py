@@ -382,12 +382,18 @@ def is_torchrun(plan: Plan) -> bool:
     return own.kind is OwnKind.SCRIPT and (plan.resources.world_size > 1 or "torchrun" in own.offers)
 
 
+def samples_gpm(plan: Plan) -> bool:
+    """True if the sampler also measures what the parts of each GPU do."""
+    return bool(plan.request.has_gpm and plan.resources.gpus_per_node)
+
+
 def measuring_lines(
     pythons: Sequence[str],
     judge: str | None = None,
     judge_file: str | None = None,
     *,
     notes_end: bool = True,
+    has_gpm: bool = False,
 ) -> list[str]:
     """Lines that set `MEASURED`, the command that runs a program under coach's node code. They take the first
     of `pythons` that can run it; `MEASURED` is empty if none can.
@@ -397,7 +403,7 @@ def measuring_lines(
     """
     judged = f" --judge {quote(judge)}" if judge is not None else ""
     judged += f" --judge-file {quote(judge_file)}" if judge is not None and judge_file is not None else ""
-    judged += "" if notes_end else " --no-end"
+    judged += ("" if notes_end else " --no-end") + (" --gpm" if has_gpm else "")
     return [
         "# The supervisor and the sampler run under the first of these Pythons that is new enough.",
         "MEASURED=()",
@@ -421,7 +427,7 @@ def _own_start(directory: str, paths: Paths, plan: Plan) -> list[str]:
         f"cd -- {quote(directory)} || stop file_not_found {lost}",
     ]
     if not plan.environment.is_container:
-        lines += measuring_lines(('"$PYTHON"', quote(paths.own_python), "python3"))
+        lines += measuring_lines(('"$PYTHON"', quote(paths.own_python), "python3"), has_gpm=samples_gpm(plan))
     return [*lines, ""]
 
 
@@ -451,7 +457,7 @@ def _rendezvous() -> list[str]:
 
 def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[str]:
     resources = plan.resources
-    sampled = "--gpm --" if plan.request.has_gpm and resources.gpus_per_node else "--"
+    sampled = "--gpm --" if samples_gpm(plan) else "--"
     node_run = f'"$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" {sampled}'
     if plan.request.own is not None and not plan.environment.is_container:
         node_run = '${MEASURED[@]+"${MEASURED[@]}"}'
@@ -465,7 +471,7 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
         command.insert(0, " ".join(("srun --kill-on-bad-exit=0 --wait=60", *step_words(plan.environment))))
         comments += ["# When one node has ended, the others have 60 s to end as well and to record how."]
     command += _torchrun(plan, is_slurm) if is_torchrun(plan) else []
-    if plan.request.max_restarts:
+    if plan.request.max_restarts and is_torchrun(plan):
         comments += [
             "# A failed rank: torchrun restarts all ranks, and they resume from the newest checkpoint."
         ]

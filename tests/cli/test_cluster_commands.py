@@ -313,6 +313,12 @@ def test_partitions_tell_the_free_gpus_by_type(
     assert sum(a100["blocked"].values()) == 7
 
 
+@pytest.mark.parametrize("module", [jobs, nodes, partitions])
+def test_this_machine_is_not_shown_as_another_cluster(settings: Settings, module: Any) -> None:
+    with pytest.raises(UserError, match="--clusters east,west: the local backend is this machine alone"):
+        run(module, settings, "-M", "east,west", "--backend", "local")
+
+
 def test_other_clusters_are_asked_by_name_and_odd_names_refused(
     clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -176,6 +176,16 @@ def test_a_checked_file_names_what_is_not_there(coach: Coach) -> None:
     assert told == keys
 
 
+def test_a_wrong_value_with_a_colon_is_told_from_what_is_wrong(coach: Coach) -> None:
+    coach.site.write_text('theme = "night"\n[launch]\ntime = "1: 30"\n')
+    lines, _ = coach("--check", str(coach.site), status=2)
+    assert lines == [
+        f"{coach.site}:3: launch.time = '1: 30': not a time limit",
+        "  expected for example 30:00, 2:00:00 or 1-12:00:00",
+        f"{coach.site}: 1 problem (the site's file, 1 key)",
+    ]
+
+
 def test_a_missing_file_cannot_be_checked(coach: Coach) -> None:
     with pytest.raises(UserError, match="no such file"):
         coach("--check", "/no/such.toml")

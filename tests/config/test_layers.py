@@ -92,6 +92,15 @@ def test_tables_of_the_site_and_the_user_are_merged_key_by_key(place: Place) -> 
     }
 
 
+def test_an_empty_list_of_the_user_takes_the_place_of_the_site_s(place: Place) -> None:
+    lists = "recipes = [{}]\n[rules]\nfiles = [{}]\nmute = [{}]\n"
+    place.site(lists.format('"/site/recipes"', '"/site/rules.toml"', '"GPU005"'))
+    place.user(lists.format("", "", ""))
+    settings = place.load()
+    assert (settings.recipe_paths, settings.rule_files, settings.muted_rules) == ((), (), frozenset())
+    assert settings.origins["rules.files"] == f"{place.user_file}:3"
+
+
 def test_settings_that_only_a_site_may_set_are_read(place: Place) -> None:
     place.site(
         '[limits]\nmax_gpus = 8\nmax_time = "1-00:00:00"\nmax_running = 3\n[switches]\nlocal_backend = '

@@ -203,15 +203,16 @@ def test_a_module_that_another_one_has_loaded_already_is_no_failure(
 def test_slurm_s_commands_stay_in_reach_when_they_came_from_a_module(
     tmp_path: Path, modules_home: dict[str, str]
 ) -> None:
-    """`module purge` takes them off the PATH at sites where Slurm is a module."""
+    """`module purge` takes them off the PATH, and unsets SLURM_CONF, at sites where Slurm is a module."""
     (tmp_path / "slurm").mkdir()
     (tmp_path / "slurm" / "srun").write_text("#!/bin/sh\necho srun\n")
     (tmp_path / "slurm" / "srun").chmod(0o755)
     home = Path(modules_home["MODULESHOME"], "init", "bash")
-    home.write_text(MODULES.replace("LOADEDMODULES=''", "LOADEDMODULES=''; PATH=/nowhere"))
-    env = {**modules_home, "PATH": f"{tmp_path}/slurm:/bin"}
-    done = run_bash([*loading("cuda/12.4"), "type -P srun"], tmp_path, env)
-    assert done.stdout.splitlines()[-1] == f"{tmp_path}/slurm/srun"
+    home.write_text(MODULES.replace("LOADEDMODULES=''", "LOADEDMODULES=''; PATH=/nowhere; unset SLURM_CONF"))
+    env = {**modules_home, "PATH": f"{tmp_path}/slurm:/bin", "SLURM_CONF": "/site/slurm.conf"}
+    done = run_bash([*loading("cuda/12.4"), "type -P srun; declare -p SLURM_CONF"], tmp_path, env)
+    declared = 'declare -x SLURM_CONF="/site/slurm.conf"'
+    assert done.stdout.splitlines()[-2:] == [f"{tmp_path}/slurm/srun", declared]
 
 
 def test_a_venv_is_active_as_its_own_script_would_make_it(tmp_path: Path) -> None:

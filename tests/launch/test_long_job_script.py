@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
+
 from coach.launch.own_program import own_request, read_own_program
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import recipe_of
@@ -76,7 +78,7 @@ class Job:
         return job.returncode, output, errors
 
 
-def make_job(home: Path, saves: int) -> Job:
+def make_job(home: Path, saves: int, until_done: int | None = 2, time_limit_s: int | None = 600) -> Job:
     (home / "train.py").write_text(TRAINING)
     (home / "bin").mkdir()
     stubs = {"srun": STEP, "scancel": CANCEL, "scontrol": '#!/bin/bash\necho "$@" >> "$STUBS/asked"\n'}
@@ -85,8 +87,11 @@ def make_job(home: Path, saves: int) -> Job:
         (home / "bin" / name).chmod(0o755)
     words = ("--save_dir", "my out", "--saves", str(saves))
     program = read_own_program(str(home / "train.py"), words, home)
-    asked = LaunchRequest("", gpus_per_node=0, time_limit_s=600, until_done=2, python=sys.executable)
+    asked = LaunchRequest(
+        "", gpus_per_node=0, time_limit_s=time_limit_s, until_done=until_done, python=sys.executable
+    )
     run_dir = home / "runs" / RUN_ID
+    run_dir.mkdir(parents=True)  # a job waits ten seconds for it
     paths = replace(
         PATHS,
         run_dir=str(run_dir),
@@ -134,3 +139,19 @@ def test_a_program_that_saves_nothing_ends_at_its_limit_with_one_clear_line(tmp_
         f"{job.run_dir}/checkpoints, {tmp_path}/my out"
     ]
     assert json.loads((job.run_dir / "exit.json").read_text())["state"] == "TIMEOUT"
+
+
+@pytest.mark.parametrize(("reason", "state"), [(" DUE TO TIME LIMIT", "TIMEOUT"), ("", "CANCELLED")])
+def test_a_job_that_slurm_ends_at_a_limit_of_the_partition_has_timed_out(
+    tmp_path: Path, reason: str, state: str
+) -> None:
+    job = make_job(tmp_path, saves=0, until_done=None, time_limit_s=None)
+    (tmp_path / "runs" / ".logs").mkdir()
+    line = f"slurmstepd: error: *** JOB 17 ON node1 CANCELLED AT 2026-11-26T18:32:18{reason} ***\n"
+    (tmp_path / "runs" / ".logs" / f"{RUN_ID}.err").write_text(line)
+    process = job.start()
+    wait_until((tmp_path / "ready").exists, 30, "it trains")
+    process.send_signal(signal.SIGTERM)
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
+    _, errors = process.communicate(timeout=40)
+    assert json.loads((job.run_dir / "exit.json").read_text())["state"] == state, errors

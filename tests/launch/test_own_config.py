@@ -242,6 +242,27 @@ def test_a_value_of_hydra_s_own_file_is_changed_by_a_word_on_the_command_line(ho
     assert parameters(own(home, "optim.lr=0.2"))["lr"] == 0.2
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--config-name", "big"),
+        ("--config-name=big.yaml",),
+        ("-cn", "big"),
+        ("--config-path", "other", "-cn=config"),
+    ],
+)
+def test_the_config_that_the_command_line_names_for_hydra_is_the_one_that_is_read(
+    home: Path, words: tuple[str, ...]
+) -> None:
+    (home / "train.py").write_text(HYDRA)
+    for folder, name, lr in (("conf", "config", 0.1), ("conf", "big", 0.5), ("other", "config", 0.5)):
+        (home / folder).mkdir(exist_ok=True)
+        (home / folder / f"{name}.yaml").write_text(f"optim:\n  lr: {lr}\n")
+    plan = planned(own(home, *words))
+    assert plan.parameters["lr"] == 0.5
+    assert plan.command == ("train.py", *words)
+
+
 def test_a_hydra_application_without_a_file_that_can_be_read_has_no_more_parameters(home: Path) -> None:
     (home / "train.py").write_text(HYDRA)
     assert "lr" not in parameters(own(home))
@@ -256,3 +277,19 @@ def test_a_diff_of_a_config_shows_no_line_that_may_hold_a_secret(home: Path) -> 
         lines = diff_of(config.files[0], file.read_text().replace("0.1", "0.2"))
         assert [line for line in lines if line[:1] in "+-"][2:] == ["-lr: 0.1", "+lr: 0.2"]
         assert not [line for line in lines if secret in line]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", '{"lr": 0.1, "best": Infinity, "clip": NaN, "far": 1e999}'),
+        ("a.toml", "lr = 0.1\nbest = inf\nclip = nan\n"),
+        ("a.yaml", "lr: 0.1\nbest: .inf\nfar: 1e999\n"),
+    ],
+)
+def test_a_config_with_numbers_that_are_not_finite_is_launched(home: Path, name: str, text: str) -> None:
+    (home / name).write_text(text)
+    (home / "train.py").write_text('parser.add_argument("--patience", type=float, default=1e999)\n')
+    plan = planned(own(home, "--config", name, "--limit", "1e999"), lr=0.5)
+    assert plan.parameters == {"config": name, "limit": "1e999", "lr": 0.5}
+    assert plan.copies[0].text == text.replace("0.1", "0.5")

@@ -66,6 +66,17 @@ def test_the_kind_of_a_program_is_read_from_its_file(home: Path) -> None:
     assert own(home, None, "torchrun", "train.py").kind is OwnKind.COMMAND
 
 
+def test_cpus_per_gpu_are_requested_for_an_own_script(home: Path) -> None:
+    said = planned(own(home, "train.py"), partition="gpu", gpus_per_node=2, cpus_per_gpu=3)
+    config = planned(
+        own(home, "train.py"), partition="gpu", cpus_per_gpu=3, defaulted=frozenset({"cpus_per_gpu"})
+    )
+    assert (said.resources.cpus_per_gpu, said.resources.cpus_per_task) == (3, 6)
+    assert (config.resources.cpus_per_gpu, config.resources.cpus_per_task) == (3, 3)
+    assert "#SBATCH --cpus-per-gpu=3" in said.script
+    assert "#SBATCH --cpus-per-task" not in said.script
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -141,6 +152,29 @@ def test_a_command_is_passed_to_srun_word_for_word(home: Path) -> None:
     assert plan.recipe == "train"
 
 
+def test_a_deletion_in_hydra_s_form_is_no_home_directory(home: Path) -> None:
+    words = ("~model.dropout", "~db.yaml", "lr=0.1")
+    assert training(planned(own(home, "train.py", *words))).endswith("'~model.dropout' '~db.yaml' lr=0.1")
+    command = own(home, None, "python", "-m", "train", *words)
+    assert planned(command).parameters == {"lr": 0.1}
+
+
+@pytest.mark.parametrize("what", ["train.py", "job.sbatch"])
+def test_gpm_is_measured_beside_an_own_program_where_the_plan_says_so(home: Path, what: str) -> None:
+    plan = planned(own(home, what), partition="gpu", gpus_per_node=1, has_gpm=True)
+    assert any("GPM" in note for note in plan.notes)
+    assert " --gpm --)" in plan.script
+    assert "--gpm" not in planned(own(home, what), partition="gpu", gpus_per_node=0, has_gpm=True).script
+
+
+def test_restarts_without_torchrun_are_told_to_have_no_effect(home: Path) -> None:
+    plan = planned(own(home, "train.py"), max_restarts=2)
+    assert plan.warnings == ("--max-restarts 2 has no effect: torchrun does not start this program",)
+    assert "torchrun restarts" not in plan.script
+    restarted = planned(own(home, "train.py", offers=("torchrun",)), max_restarts=2)
+    assert (restarted.warnings, "--max-restarts=2" in restarted.script) == ((), True)
+
+
 def test_a_gpu_brings_its_share_of_the_node_s_cpus(home: Path) -> None:
     asked = {gpus: planned(own(home, "train.py"), gpus_per_node=gpus, partition="gpu") for gpus in (1, 4)}
     assert {gpus: plan.resources.cpus_per_task for gpus, plan in asked.items()} == {1: 4, 4: 16}
@@ -175,10 +209,48 @@ def test_a_batch_file_keeps_its_own_options_and_runs_unchanged(home: Path) -> No
     assert "--output" not in plan.script
 
 
+@pytest.mark.parametrize(
+    ("line", "said", "header"),
+    [
+        (
+            "--gres=lustre:1,gpu:a100:4 -N 2  # big",
+            {"gpus_per_node": 1},
+            ["--gres=lustre:1 -N 2", "--gpus-per-node=1"],
+        ),
+        ("--gres=gpu:4", {"gpus_per_node": 2, "gpu_type": "a100"}, ["--gpus-per-node=a100:2"]),
+        ("-G 8 --nodes 2", {"gpus_per_node": 2}, ["--nodes 2", "--gpus-per-node=2"]),
+        ("--mem-per-cpu=4G", {"mem": "64G"}, ["--mem=64G"]),
+        ("--mem 8G --time 1:00", {"sbatch": {"mem-per-cpu": "4G"}}, ["--time 1:00", "--mem-per-cpu=4G"]),
+        ("-c 8", {"cpus_per_gpu": 4}, ["--cpus-per-gpu=4"]),
+        ("-q long -p gpu", {"qos": ""}, ["-p gpu"]),
+        ("--gres=gpu:4 --mem-per-cpu=4G -c 8", {}, ["--gres=gpu:4 --mem-per-cpu=4G -c 8"]),
+    ],
+)
+def test_a_launch_s_option_replaces_the_file_s_option_for_the_same_resource(
+    home: Path, line: str, said: dict[str, object], header: list[str]
+) -> None:
+    (home / "one.sbatch").write_text(f"#!/bin/bash\n#SBATCH {line}\nsrun python train.py\n")
+    plan = planned(own(home, "one.sbatch"), **said)
+    lines = plan.script.partition("# one.sbatch")[0].splitlines()[1:]
+    assert lines == [*(f"#SBATCH {each}" for each in header), "#SBATCH --job-name=one.sbatch"]
+
+
+def test_options_that_cannot_reach_a_batch_file_are_refused(home: Path) -> None:
+    assert planned(own(home, "job.sbatch"), nproc_per_node=4).resources.nproc_per_node == 4
+    for asked in ({"nproc_per_node": 2}, {"gpu_type": "a100"}):
+        with pytest.raises(UserError, match="batch file"):
+            planned(own(home, "job.sbatch"), **asked)
+
+
 def test_a_fix_reaches_into_a_batch_file(home: Path) -> None:
     plan = planned(own(home, "job.sbatch"), set={"batch_size": 16})
     assert plan.parameters["batch_size"] == 16
     assert 'srun python train.py --batch_size 16 "$@"' in plan.script
+
+
+def test_a_batch_file_with_an_infinite_learning_rate_is_launched(home: Path) -> None:
+    (home / "inf.sbatch").write_text(BATCH.replace("--batch_size 32", "--batch_size 32 --lr inf"))
+    assert planned(own(home, "inf.sbatch")).parameters == {"batch_size": 32, "lr": "inf"}
 
 
 def test_a_batch_file_needs_slurm(home: Path) -> None:

@@ -13,9 +13,11 @@ from coach.launch.resources import Site, resolve_resources
 from coach.launch.script import Paths
 from coach.model.errors import UserError
 from coach.model.launching.launch import AppliedFix, LaunchRequest, Resources
+from coach.model.slurm.cluster import GpuCount
 from tests.launch.examples import CLUSTER, MACHINE, PATHS, node, partition, plan
 
 SMALL_JOBS = replace(CLUSTER, partitions=tuple(replace(each, max_nodes=1) for each in CLUSTER.partitions))
+ONE_EACH = Site("slurm", (partition("gpu", 1, 1),), (node("node1", ("gpu",), 1, 1),))
 
 
 @pytest.mark.parametrize(
@@ -127,6 +129,8 @@ def test_idle_gpus_are_a_warning(tmp_path: Path) -> None:
             {"partition": "gpu", "gpus_per_node": 2, "nproc_per_node": 4},
             "two ranks cannot share one",
         ),
+        ("ddp", ONE_EACH, {"partition": "gpu", "gpus_per_node": 2}, "partition gpu has 1 GPU per node"),
+        ("ddp", ONE_EACH, {"partition": "gpu", "cpus_per_task": 2}, "partition gpu has 1 CPU per node"),
         ("ddp", CLUSTER, {"signal": "USR1@1800"}, "the time limit is 1800 s"),
         ("ddp", CLUSTER, {"signal": "KILL@5"}, "not a signal that the trainers know"),
         ("baseline", CLUSTER, {"num_nodes": 2}, "recipe baseline uses a single device"),
@@ -173,6 +177,16 @@ def test_two_nodes_with_four_gpus_are_refused_where_only_one_has_them(tmp_path: 
     with pytest.raises(UserError, match="1 of 2 nodes in partition gpu have that many GPUs"):
         plan(tmp_path, site=site, partition="gpu", num_nodes=2, gpus_per_node=4)
     assert plan(tmp_path, site=site, partition="gpu", num_nodes=2).resources.gpus_per_node == 2
+
+
+def test_a_misspelt_type_of_gpu_is_named_also_beside_a_number_of_gpus(tmp_path: Path) -> None:
+    counts = (GpuCount("a100", 4, 0), GpuCount("v100", 2, 0))
+    site = replace(CLUSTER, nodes=tuple(replace(each, gpus=counts) for each in CLUSTER.nodes))
+    with pytest.raises(UserError, match="--gpu-type A100: partition gpu has none of that type") as refused:
+        plan(tmp_path, site=site, partition="gpu", gpus_per_node=2, gpu_type="A100")
+    assert refused.value.hint == "did you mean a100?"
+    with pytest.raises(UserError, match="--gpus 4: partition gpu has 2 GPUs of type v100 per node"):
+        plan(tmp_path, site=site, partition="gpu", gpus_per_node=4, gpu_type="v100")
 
 
 def resources_of(recipe: str, parameters: dict[str, int], **said: int | str) -> Resources:

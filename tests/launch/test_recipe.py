@@ -264,3 +264,26 @@ next = "fsdp"
     ddp = read_recipe(write_recipe(tmp_path, text=text), tmp_path)
     assert (ddp.teaches, ddp.expect, ddp.duration) == ("averaging", "the same loss", "3 min")
     assert (ddp.watch, ddp.next) == (("GPU005",), "fsdp")
+
+
+def test_parameters_come_through_a_chain_of_recipes(tmp_path: Path) -> None:
+    write_recipe(tmp_path)
+    folder = tmp_path / "recipes"
+    for name, lender, own in (("b", "ddp", "[parameters.lr]\ndefault = 0.3\n"), ("a", "b", "")):
+        text = RECIPE.format(name="ddp", devices="multiple").replace('"ddp"', f'"{name}"', 1)
+        (folder / f"{name}.toml").write_text(f'{text}parameters_of = "{lender}"\n{own}')
+    read = read_recipe(folder / "a.toml", tmp_path)
+    assert (read.parameters["lr"].default, read.parameters["batch_size"].default) == (0.3, 64)
+
+
+@pytest.mark.parametrize(
+    ("lender", "words"),
+    [("[[parameters]]\nlr = 1\n", "parameters is no table"), ('parameters_of = "a"\n', "no such recipe")],
+)
+def test_a_recipe_that_cannot_lend_its_parameters_is_named(tmp_path: Path, lender: str, words: str) -> None:
+    text = RECIPE.format(name="ddp", devices="multiple")
+    write_recipe(tmp_path)
+    (tmp_path / "recipes" / "b.toml").write_text(text + lender)
+    (tmp_path / "recipes" / "a.toml").write_text(text + 'parameters_of = "b"\n')
+    with pytest.raises(UserError, match=words):
+        read_recipe(tmp_path / "recipes" / "a.toml", tmp_path)

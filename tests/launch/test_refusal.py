@@ -219,3 +219,16 @@ def test_a_refusal_of_coachs_own_names_its_field_by_its_option(
 
 def test_this_machine_has_no_sbatch_to_set_anything_for(tmp_path: Path) -> None:
     assert fields_in_question(["account"], plan(tmp_path, site=MACHINE)) == ()
+
+
+def test_a_partition_named_gpu_is_no_request_for_another_number_of_gpus() -> None:
+    said = "sbatch: error: Please use one of the following partitions: short, long (max 7 days), gpu.\n"
+    refused = explained(said + UNSPECIFIED)
+    assert (refused.field, refused.choices[0].text) == ("partition", "long")
+    assert explained("sbatch: error: partition gpu needs at least one GPU\n").field == "gpus_per_node"
+
+
+def test_a_limit_of_the_account_may_concern_the_size_of_the_job() -> None:
+    said = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+    names = fields_in_question(slurms_words(FAILED + said), gpu_plan())
+    assert names == ("time_limit_s", "gpus_per_node", "num_nodes", "qos")

@@ -55,6 +55,38 @@ def test_a_changed_memory_of_the_node_takes_the_place_of_that_of_a_cpu() -> None
     assert not any("per-cpu" in option for option in changed)
 
 
+def test_a_script_with_memory_per_cpu_takes_a_changed_memory_of_the_node() -> None:
+    script = "#!/bin/sh\n#SBATCH --time=5 --mem-per-cpu=2G\n#SBATCH --gres=gpu:1\ntrue\n"
+    facts, kept = read_job(JOB), Path("/cache/17.sh")
+    found = Resubmission("17", "train", facts, script, Path("job.sh"), True, (), 12.0, "", kept)
+    same, changed = submit_again(found), submit_again(found, {"mem": "8G"})
+    assert (same.script, same.script_file) == (script, None)
+    assert changed.script == "#!/bin/sh\n#SBATCH --time=5\n#SBATCH --gres=gpu:1\ntrue\n"
+    assert changed.script_file == "/cache/17.sh"
+    assert changed.notes == ("a copy of the script is submitted, without its memory per CPU or GPU",)
+    assert {"--mem=8G", "/cache/17.sh"} <= set(changed.steps[0].argv)
+
+
+def test_resources_per_gpu_are_requested_again_without_the_defaults_that_slurm_reports() -> None:
+    told = (
+        "   NumTasks=4 CPUs/Task=1 ReqB:S:C:T=0:0:*:*\n   NtasksPerN:B:S:C=2:0:*:* CoreSpec=*\n"
+        "   MinCPUsNode=1 MinMemoryCPU=1000M MinTmpDiskNode=0\n"
+        "   CpusPerTres=gres:gpu:4\n   MemPerTres=gres:gpu:3072\n   TresPerNode=gres:gpu:1\n"
+    )
+    assert set(options(told)) - set(options()) == {
+        *("--ntasks=4", "--ntasks-per-node=2", "--cpus-per-gpu=4", "--mem-per-gpu=3072M"),
+        "--gpus-per-node=1",
+    }
+
+
+def test_gpus_that_the_script_requests_by_gres_are_not_requested_twice() -> None:
+    facts = read_job(JOB + "   TresPerNode=gres:gpu:1,gres:gpu:2\n")
+    script = "#!/bin/sh\n#SBATCH --gres=gpu:2\n"
+    argv = resubmit_command(facts, "train", Path("job.sh"), None, script)
+    assert "--gres=gpu:2" in argv
+    assert not any("gpus" in option for option in argv)
+
+
 @pytest.mark.parametrize(
     ("option", "text"), [("time", "soon"), ("mem", "much"), ("exclude", "n1; rm"), ("array", "all")]
 )

@@ -7,6 +7,7 @@ script has no place for.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -138,6 +139,8 @@ PRECISIONS = {
 """A framework's name for a precision → the rules' name."""
 _SETS = r"(?:^|[;&|(]|\b(?:export|env)[ \t])[ \t]*(?:\w+=\S*[ \t]+)*{name}="
 """Each place in a script that sets a variable: `A=1 NAME=2 python …` too."""
+_LIGHTNINGS = {"fp32": "32-true", "fp16": "16-mixed", "bf16": "bf16-mixed"}
+_NUMBERS = {"fp32": "32", "fp16": "16"}
 _FLAG = r"(?<![\w.-])--{name}(?![\w-])(?:[= ](?P<value>[Tt]rue|[Ff]alse|0|1)\b)?"
 
 
@@ -246,7 +249,7 @@ def _edits(script: Script, key: str, value: Any) -> Iterator[tuple[int, int, int
         yield _directive(script.texts[0], key, str(value))
     elif key in script.uses:
         for use in script.uses[key]:
-            word = f"{value}-mixed" if key == "precision" and "mixed" in use.value else str(value)
+            word = spelt_precision(use.value, str(value)) if key == "precision" else str(value)
             yield use.text, use.start, use.end, word
     elif script.framework is _DIALECTS[0] and key in ("precision", "activation_checkpointing"):
         yield from _flag_edits(script, "bf16" if key == "precision" else "gradient_checkpointing", value)
@@ -255,6 +258,14 @@ def _edits(script: Script, key: str, value: Any) -> Iterator[tuple[int, int, int
         if anchor is not None:
             name = script.framework.words[key][0]
             yield anchor.text, anchor.stop, anchor.stop, f" {anchor.dash}{name}{anchor.joint}{value}"
+
+
+def spelt_precision(before: str, value: str) -> str:
+    """The rules' name of a precision in the spelling of the value that it replaces: `bf16-mixed` for
+    `16-mixed`, `32` for `16`."""
+    if before.endswith(("-mixed", "-true")):
+        return _LIGHTNINGS.get(value, value)
+    return _NUMBERS.get(value, value) if before in _NUMBERS.values() else value
 
 
 def _flag_edits(script: Script, name: str, value: Any) -> Iterator[tuple[int, int, int, str]]:
@@ -396,6 +407,7 @@ def _value(key: str, text: str) -> Any:
     if key == "precision":
         return PRECISIONS.get(text, text)
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return printable(text)
+    return number if math.isfinite(number) else printable(text)

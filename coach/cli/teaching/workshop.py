@@ -23,8 +23,8 @@ from coach.cli.text import (
 from coach.config import BACKENDS, Settings
 from coach.launch.spelling import parse_time
 from coach.model.teaching.rehearsal import Fit, Rehearsed, Share
+from coach.runs import expand_home
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.sources.machine.user import with_home
 from coach.workflows.teaching.rehearsal import Rehearsal
 from coach.workflows.teaching.workshop_plan import EXAMPLE, read_workshop_plan
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         sys.stdout.write(EXAMPLE)
         return 0
     max_queued_s = parse_time(args.max_queued, "--max-queued")
-    plan = read_workshop_plan(with_home(args.plan).absolute(), args.backend, settings)
+    plan = read_workshop_plan(expand_home(args.plan).absolute(), args.backend, settings)
     end_as_by_ctrl_c()
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     rehearsal = Rehearsal(plan, settings, os.environ, io, _say, max_queued_s)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-from pathlib import Path
 
 
 def group_names() -> frozenset[str] | None:
@@ -22,11 +21,3 @@ def user_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
-
-
-def with_home(text: str) -> Path:
-    """The path with the home directory for `~` and `~NAME`; as written if there is no user of that name.
-
-    `Path.expanduser` raises RuntimeError for an unknown user: a misspelt path is a file that does not exist.
-    """
-    return Path(os.path.expanduser(text))  # noqa: PTH111

@@ -16,7 +16,7 @@ from coach.config import Settings
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.sources.io import Io
-from coach.sources.machine.user import user_name, with_home
+from coach.sources.machine.user import user_name
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.runs.verdict_files import (
@@ -31,7 +31,7 @@ from coach.workflows.judging.targets import known_cluster, list_runs
 
 def kept_verdict(text: str, settings: Settings, io: Io) -> dict[str, Any] | None:
     """The kept verdict of a named target; None if the target has to be judged."""
-    named = with_home(text) if text.startswith(("/", ".", "~")) else settings.runs_root / text
+    named = runs.expand_home(text) if text.startswith(("/", ".", "~")) else settings.runs_root / text
     verdict = verdict_of_run(named) if runs.RUN_ID.match(named.name) else None
     if verdict is None and text[:1].isdigit() and "-" not in text:
         verdict = _of_job(text, settings, io)

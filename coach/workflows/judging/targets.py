@@ -19,13 +19,14 @@ from coach.model.reading import JobList, RunList
 from coach.model.slurm.cluster import Job
 from coach.model.training.log import Signature
 from coach.model.training.run import Run
+from coach.runs import expand_home
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.job_row import JobRowSource
 from coach.sources.logs.log_source import LogSource
 from coach.sources.machine.local_cluster import LocalClusterSource
-from coach.sources.machine.user import user_name, with_home
+from coach.sources.machine.user import user_name
 from coach.sources.metrics.flight_recorder import FlightRecorderSource
 from coach.sources.runs.local_process import Look, look
 from coach.sources.runs.run_index import RunIndex
@@ -78,7 +79,7 @@ def resolve_target(
     """
     if text == STDIN:
         return Target(text, TargetKind.STDIN)
-    path = with_home(text).absolute()
+    path = expand_home(text).absolute()
     unreadable: UserError | None = None
     try:
         found = _at_path(io, text, path) if text else None

@@ -9,8 +9,8 @@ from coach.analysis.measured.trace_report import report
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.training.trace import TraceReport
+from coach.runs import expand_home
 from coach.sources.io import Io
-from coach.sources.machine.user import with_home
 from coach.sources.metrics.trace_file import read_trace
 from coach.workflows.judging.targets import TargetKind, resolve_target
 
@@ -22,7 +22,7 @@ _DEEPEST = 2
 def trace_report(text: str, settings: Settings, io: Io, backend: str, user: str) -> tuple[Path, TraceReport]:
     """The path and report of the newest trace of a run, a directory or a file. Raises UserError if there is
     none."""
-    path = with_home(text).absolute()
+    path = expand_home(text).absolute()
     if not path.name.endswith(_ENDINGS):
         path = _newest(text, path, settings, io, backend, user)
     try:

@@ -56,7 +56,7 @@ def _configs(own: OwnProgram, said: Mapping[str, str | Scalar]) -> Iterator[OwnC
     if own.kind is not OwnKind.BATCH:
         yield config_of(own, said)
         return
-    text = batch_file.read(batch_file.path_of(own))
+    text = batch_file.read(batch_file.file_of(own))
     for line in _CONTINUED.sub(" ", text).splitlines():
         try:
             words = shlex.split(line, comments=True)

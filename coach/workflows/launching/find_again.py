@@ -76,6 +76,7 @@ def _made(
         (*_unkept(found), *_notes(facts, named, file, is_there)),
         settings.sbatch_timeout_s,
         _tasks(named),
+        kept,
     )
 
 

@@ -19,7 +19,7 @@ from coach.launch.parameters import show
 from coach.launch.project_file import Training, find_project, read_project
 from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe, is_shipped, lesson_of
 from coach.model.errors import UserError
-from coach.sources.machine.user import with_home
+from coach.runs import expand_home
 
 FIRST = "baseline"
 _KEY_LINE = re.compile(r"^key\s*=.*\n", re.MULTILINE)
@@ -192,7 +192,7 @@ def key_of(recipe: Recipe, recipes: Iterable[Recipe], settings: Settings) -> str
         return recipe.key
     names = (recipe.name,) if is_shipped(recipe) else (str(recipe.path), str(recipe.path.parent), recipe.name)
     said = (
-        (key, str(with_home(name)) if "/" in name else name) for key, name in settings.recipe_keys.items()
+        (key, str(expand_home(name)) if "/" in name else name) for key, name in settings.recipe_keys.items()
     )
     return next((key for key, name in said if name in names), None)
 

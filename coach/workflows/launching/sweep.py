@@ -87,8 +87,10 @@ def plan_all(
     _check_room(len(plans), at_once, settings, io, now_s)
     first, *others = plans
     said = "; ".join(parameters.show(member.value) for member in members)
-    pace = words_of_pace(at_once)
-    note = f"{len(plans)} runs, {pace}: {members[0].parameter} = {said}; this is the first"
+    values = f"{members[0].parameter} = {said}"
+    note = f"{len(plans)} runs, {words_of_pace(at_once)}: {values}; this is the first"
+    if not others:
+        note = f"1 run: {values}"
     if request.brake is not None:
         note += f"; the rest does not start once the first {request.brake} have failed with the same cause"
     request = replace(request, at_once=at_once)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from coach.config import Settings, Switch
-from coach.launch.recipe import Recipe, find_drills, get_recipe, lesson_of
+from coach.launch.recipe import Recipe, drill_names, find_drills, get_recipe, lesson_of
 from coach.launch.resources import Site
 from coach.launch.spelling import parse_mem_mib
 from coach.model.errors import UserError
@@ -140,7 +141,14 @@ def _why_no_room(options: Mapping[str, Any], site: Site) -> str | None:
 
 def get_drill(name: str) -> Drill:
     """A drill by its name. Raises UserError with the nearest names."""
-    drill = get_recipe(name).drill
+    try:
+        drill = get_recipe(name).drill
+    except UserError:
+        if "/" in name or name.endswith(".toml"):
+            raise
+        near = get_close_matches(name, drill_names(), 1)
+        hint = f"did you mean {near[0]}?" if near else "`coach drill` lists them"
+        raise UserError(f"unknown drill {name!r}", hint) from None
     if drill is None:
         raise UserError(f"{name} is not a drill", "`coach drill` lists them")
     return drill

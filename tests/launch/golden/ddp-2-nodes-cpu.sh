@@ -245,7 +245,7 @@ fi
 # Record how the job ended, for readers of the run directory after Slurm has forgotten the job.
 STATE=COMPLETED
 if ((STATUS)); then STATE=FAILED; fi
-if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= 1770)); then STATE=TIMEOUT; fi; fi
+if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= 1770)) || tail -c 4096 "$RUN_DIR/stderr.log" 2> /dev/null | grep -a "DUE TO TIME LIMIT" > /dev/null; then STATE=TIMEOUT; fi; fi
 if ((SIGNALLED && STATUS && !TERMINATED)); then STATE=TIMEOUT; fi
 "$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
 # Print why the job ended, at the end of the log. A job that Slurm is ending has no time for it.

@@ -212,7 +212,7 @@ done
 # Record how the job ended, for readers of the run directory after Slurm has forgotten the job.
 STATE=COMPLETED
 if ((STATUS)); then STATE=FAILED; fi
-if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= 30)); then STATE=TIMEOUT; fi; fi
+if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= 30)) || tail -c 4096 "$RUN_DIR/stderr.log" 2> /dev/null | grep -a "DUE TO TIME LIMIT" > /dev/null; then STATE=TIMEOUT; fi; fi
 "$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
 # Print why the job ended, at the end of the log. A job that Slurm is ending has no time for it.
 if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then

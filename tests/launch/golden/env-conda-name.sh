@@ -185,10 +185,11 @@ load_module() {
   # Before version 4, Environment Modules did not tell a failure by its status.
   [[ ${LOADEDMODULES:-} != "$before" || :$before: == *:"${1%%/*}"[/:]* ]]
 }
-# Slurm's own commands may come from a module as well.
-SRUN=$(type -P srun)
+# Slurm's own commands may come from a module as well, with the variable that names their configuration.
+SRUN=$(type -P srun) CONF=${SLURM_CONF-}
 module purge
 if [[ $SRUN ]] && ! type -P srun > /dev/null; then export PATH="$PATH:${SRUN%/*}"; fi
+if [[ $CONF ]]; then export SLURM_CONF=$CONF; fi
 for MODULE in miniforge/24.9; do
   load_module "$MODULE" || stop module_not_found "module $MODULE cannot be loaded"
 done
@@ -273,7 +274,7 @@ fi
 # Record how the job ended, for readers of the run directory after Slurm has forgotten the job.
 STATE=COMPLETED
 if ((STATUS)); then STATE=FAILED; fi
-if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= 1770)); then STATE=TIMEOUT; fi; fi
+if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= 1770)) || tail -c 4096 "$RUN_DIR/stderr.log" 2> /dev/null | grep -a "DUE TO TIME LIMIT" > /dev/null; then STATE=TIMEOUT; fi; fi
 if ((SIGNALLED && STATUS && !TERMINATED)); then STATE=TIMEOUT; fi
 "$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
 # Print why the job ended, at the end of the log. A job that Slurm is ending has no time for it.
