@@ -45,6 +45,17 @@ print(flops_per_token(weights_of_gpt(model), 12, 768, 1024) * 1024)
 print(flops_per_token(540_350_000_000, 118, 48 * 256, 2048) * 238_300 / (6144 * 275e12))
 """
 
+NOT_FINITE = """
+from argparse import Namespace
+import torch
+from common.tokens import Text, show_sample
+
+model = torch.nn.Embedding(4, 4)
+torch.nn.init.constant_(model.weight, float("nan"))
+text = Text(None, None, None, vocabulary=4, tokenizer=None, bytes_per_token=None)
+show_sample(model, text, Namespace(sample_tokens=3, seed=0, sequence_length=8), torch.device("cpu"))
+"""
+
 PACKED = """
 import sys
 from argparse import Namespace
@@ -138,6 +149,12 @@ def test_it_learns_says_its_loss_in_three_ways_and_goes_on_bit_for_bit_where_it_
         for name in ("whole", "parted")
     ]
     assert values[0] == values[1]
+
+
+def test_a_model_that_is_not_finite_any_more_writes_no_sample_and_ends_well(trainer: Trainer) -> None:
+    done = trainer.python(NOT_FINITE)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "sample: none, as the model's outputs are not finite\n"
 
 
 def read_samples(stdout: str) -> str:

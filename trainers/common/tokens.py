@@ -340,6 +340,10 @@ def show_sample(model: torch.nn.Module, text: Text, args: argparse.Namespace, de
     for _ in range(args.sample_tokens):
         seen = torch.tensor([tokens[-args.sequence_length :]], device=device)
         logits = model(seen)[0, -1, : text.vocabulary].float().cpu()
+        if not logits.isfinite().all():
+            model.train()
+            print_rank0("sample: none, as the model's outputs are not finite")
+            return
         tokens.append(int(torch.multinomial(logits.softmax(-1), 1, generator=random)))
     model.train()
     if text.tokenizer is None:
