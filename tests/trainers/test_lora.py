@@ -27,7 +27,7 @@ SIZES: dict[str, Any] = {
     "layers": 2,
     "heads": 2,
     "embedding": 32,
-    "sequence_length": 48,
+    "sequence_length": 64,
 }
 
 MASKED = """
@@ -50,6 +50,19 @@ print(len(Answers([("a " * 200, "b")], tokenizer, 64)[0][1]))
 """
 
 
+TOO_LONG = """
+from common.finetuning import Base, IGNORED, answers_of
+from common.tokenizer import learn
+
+pairs = [(f"Say {number}.", "yes") for number in range(30)]
+pairs[4] = pairs[19] = ("word " * 200, "no")  # the second would be held out
+tokenizer = learn((" ".join(pair) for pair in pairs), 300)
+text = answers_of(pairs, "pairs", False, Base(None, tokenizer, "none"), 48)
+for part in (text.train_set, text.held_out):
+    assert all((targets != IGNORED).any() for _, targets in part)
+"""
+
+
 def pairs_in(path: Path) -> Path:
     lines = [{"instruction": f"Say {word}.", "response": word * 2} for word in "abcdefghijklmnopqrst"]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -60,6 +73,14 @@ def test_the_response_and_its_end_alone_are_learned(trainer: Trainer, tmp_path: 
     done = trainer.python(MASKED, pairs_in(tmp_path / "pairs.jsonl"))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "64\n"
+
+
+def test_a_pair_without_a_token_to_learn_is_left_out(trainer: Trainer) -> None:
+    """The loss of such a pair is no number, which made the loss of its whole step none."""
+    done = trainer.python(TOO_LONG)
+    assert done.returncode == 0, done.stderr
+    assert "data: left out, as the instruction alone fills 48 tokens: 2\n" in done.stdout
+    assert "26 to train on, 2 held out" in done.stdout
 
 
 def test_adapters_learn_beside_a_trained_model_are_kept_alone_and_merge(
