@@ -50,6 +50,23 @@ print(len(Answers([("a " * 200, "b")], tokenizer, 64)[0][1]))
 """
 
 
+USUAL_FILES = """
+import json, sys
+from pathlib import Path
+from common.finetuning import load_pairs
+from common.tokens import documents
+
+folder = Path(sys.argv[1])
+said = {"instruction": "one\\u2028two\\x85three", "response": "yes", "text": "a\\u2029b"}
+lines = (json.dumps(said, ensure_ascii=False) + "\\n") * 12
+for encoding in ("utf-8", "utf-8-sig"):  # the second is that of editors on Windows
+    file = folder / f"{encoding}.jsonl"
+    file.write_text(lines + "\\n", encoding=encoding)
+    pairs = load_pairs(str(file))[0]
+    assert pairs == [(said["instruction"], said["response"])] * 12, pairs
+    assert list(documents([file])) == [(number, said["text"], True) for number in range(12)]
+"""
+
 TOO_LONG = """
 from common.finetuning import Base, IGNORED, answers_of
 from common.tokenizer import learn
@@ -73,6 +90,13 @@ def test_the_response_and_its_end_alone_are_learned(trainer: Trainer, tmp_path: 
     done = trainer.python(MASKED, pairs_in(tmp_path / "pairs.jsonl"))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "64\n"
+
+
+def test_lines_of_json_are_read_with_blank_ones_and_with_any_character_in_a_text(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(USUAL_FILES, tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_pair_without_a_token_to_learn_is_left_out(trainer: Trainer) -> None:

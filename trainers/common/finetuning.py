@@ -92,7 +92,8 @@ def load_pairs(path: str) -> tuple[list[tuple[str, str]], str, bool]:
         return generated_pairs(), f"{NUM_GENERATED} generated pairs on twelve words", True
     file = Path(path).expanduser()
     try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        # Not splitlines: in JSON a text may hold the other characters at which that cuts.
+        lines = file.read_text(encoding="utf-8-sig", errors="replace").split("\n")
     except OSError as error:
         raise TrainerError(f"--pairs {file}: {error.strerror}") from None
     pairs = [

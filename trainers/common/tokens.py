@@ -291,9 +291,11 @@ def documents(files: list[Path]) -> Iterator[tuple[int, str, bool]]:
     of a .jsonl each line is one."""
     number = 0
     for path in files:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
             if path.suffix == ".jsonl":
                 for line_number, line in enumerate(file, 1):
+                    if not line.strip():
+                        continue
                     yield number, field_of_line(path, line_number, line, "text"), True
                     number += 1
                 continue
