@@ -56,6 +56,35 @@ text = Text(None, None, None, vocabulary=4, tokenizer=None, bytes_per_token=None
 show_sample(model, text, Namespace(sample_tokens=3, seed=0, sequence_length=8), torch.device("cpu"))
 """
 
+BROUGHT = """
+import sys
+from argparse import Namespace
+from pathlib import Path
+import numpy as np
+import tokenizers
+from common.tokens import load_tokens
+
+folder = Path(sys.argv[1])
+
+def load(text, tokenizer=""):
+    args = Namespace(text=str(text), tokenizer=str(tokenizer), vocabulary=300, sequence_length=16,
+                     num_train_samples=0, cache_dir=str(folder))
+    return load_tokens(args)
+
+one = folder / "test_of_time.bin"
+(np.arange(1000) % 300).astype(np.uint16).tofile(one)
+assert load(one).train_set[0][0].tolist() == list(range(16))
+
+words = tokenizers.models.WordLevel({f"w{number}": number for number in range(70_000)}, unk_token="w0")
+tokenizers.Tokenizer(words).save(str(folder / "tokenizer.json"))
+(folder / "large").mkdir()
+for name in ("train", "val"):
+    np.arange(66_000, 68_000, dtype=np.uint32).tofile(folder / "large" / f"{name}.bin")
+text = load(folder / "large", folder)
+assert text.train_set[0][0].tolist() == list(range(66_000, 66_016)), text.train_set[0][0]
+assert len(text.train_set) == 1999 // 16
+"""
+
 PACKED = """
 import sys
 from argparse import Namespace
@@ -205,6 +234,13 @@ def test_documents_follow_each_other_without_padding_and_one_in_ten_is_held_out(
     assert documents[9] == "document 10 says ü 10"
     assert held_out.startswith("document 9 says ü 9")
     assert not [document for document in documents if "document 9 " in document or "19 says" in document]
+
+
+def test_one_file_of_tokens_may_have_any_name_and_as_many_bits_as_its_tokenizer_needs(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(BROUGHT, tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_tokens_that_one_brings_are_trained_on_as_they_are(

@@ -288,7 +288,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "default": "",
         "help": (
             "File or folder to learn from: plain text (.txt .md .rst .py, .jsonl with a field text), or "
-            "tokens (.bin of uint16 as nanoGPT writes, .npy); empty: the sources of Python's standard library"
+            "tokens (.bin of uint16 as nanoGPT writes, of uint32 for a tokenizer of more than 65,536 tokens; "
+            ".npy); empty: the sources of Python's standard library"
         ),
     },
     "tokenizer": {

@@ -102,7 +102,7 @@ def load_tokens(args: argparse.Namespace) -> Text:
     tokenizer = read_tokenizer(args.tokenizer) if args.tokenizer else None
     files, name = text_files(args.text)
     if files[0].suffix in TOKENS:
-        train, held_out = brought_tokens(files)
+        train, held_out = brought_tokens(files, tokenizer)
         folder = Path(args.text)
     else:
         folder = _tokenized(args, files, tokenizer)
@@ -152,22 +152,25 @@ def text_files(text: str) -> tuple[list[Path], str]:
     raise TrainerError(f"--text {root}: no file there ends in {' '.join((*TEXTS, *TOKENS))}")
 
 
-def brought_tokens(files: list[Path]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def brought_tokens(
+    files: list[Path], tokenizer: Any = None
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Tokens to train on and held-out ones: the files that are named so, else the last tenth of one file."""
-    held_out = [path for path in files if path.stem.startswith(("val", "test"))]
+    held_out = [path for path in files if path.stem.startswith(("val", "test")) and len(files) > 1]
     train = [path for path in files if path not in held_out]
     if len(train) != 1 or len(held_out) > 1:
         names = ", ".join(path.name for path in files[:5])
         raise TrainerError(f"{files[0].parent}: expected train.bin and val.bin, or one file, not {names}")
-    tokens = read_tokens(train[0])
+    tokens = read_tokens(train[0], tokenizer)
     if held_out:
-        return tokens, read_tokens(held_out[0])
+        return tokens, read_tokens(held_out[0], tokenizer)
     cut = len(tokens) * (HELD_OUT_EVERY - 1) // HELD_OUT_EVERY
     return tokens[:cut], tokens[cut:]
 
 
 def read_tokens(path: Path, tokenizer: Any = None) -> np.ndarray[Any, Any]:
-    """The numbers of a file, which stay on the disk until they are read."""
+    """The numbers of a file, which stay on the disk until they are read. A tokenizer of more tokens than 16
+    bits can number has its own in 32."""
     try:
         if path.suffix == ".npy":
             tokens = np.load(path, mmap_mode="r")
