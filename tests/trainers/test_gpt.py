@@ -85,6 +85,20 @@ assert text.train_set[0][0].tolist() == list(range(66_000, 66_016)), text.train_
 assert len(text.train_set) == 1999 // 16
 """
 
+ONE_LINE = """
+import sys
+from pathlib import Path
+from common.tokens import PIECE, documents
+
+file = Path(sys.argv[1]) / "text8.txt"
+text = "anarchism originated " * (3 * PIECE // 20)
+file.write_text(text)
+pieces = list(documents([file]))
+assert "".join(piece for _, piece, _ in pieces) == text
+assert max(len(piece) for _, piece, _ in pieces) <= PIECE
+assert [is_end for _, _, is_end in pieces] == [False] * (len(pieces) - 1) + [True]
+"""
+
 PACKED = """
 import sys
 from argparse import Namespace
@@ -234,6 +248,11 @@ def test_documents_follow_each_other_without_padding_and_one_in_ten_is_held_out(
     assert documents[9] == "document 10 says ü 10"
     assert held_out.startswith("document 9 says ü 9")
     assert not [document for document in documents if "document 9 " in document or "19 says" in document]
+
+
+def test_a_text_of_one_line_is_tokenized_in_pieces_like_any_other(trainer: Trainer, tmp_path: Path) -> None:
+    done = trainer.python(ONE_LINE, tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_one_file_of_tokens_may_have_any_name_and_as_many_bits_as_its_tokenizer_needs(

@@ -38,7 +38,7 @@ MOST_HELD_OUT = 128
 LEARN_FROM_CHARACTERS = 20_000_000
 PIECE = 1_000_000
 """Characters that are tokenized at once: some tenths of a second."""
-FORMAT = 1  # goes up with every change of the kept files: a cache never gives old ones
+FORMAT = 2  # goes up with every change of the kept files: a cache never gives old ones
 LLM_C_MAGIC, LLM_C_HEADER = 20240520, 1024
 
 
@@ -304,7 +304,7 @@ def documents(files: list[Path]) -> Iterator[tuple[int, str, bool]]:
                 continue
             piece: list[str] = []
             size = 0
-            for line in file:
+            for line in iter(lambda: file.readline(PIECE), ""):  # some texts are one line of gigabytes
                 piece.append(line)
                 size += len(line)
                 if size >= PIECE:
