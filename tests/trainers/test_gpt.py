@@ -62,6 +62,7 @@ from argparse import Namespace
 from pathlib import Path
 import numpy as np
 import tokenizers
+from common.distributed import TrainerError
 from common.tokens import load_tokens
 
 folder = Path(sys.argv[1])
@@ -80,6 +81,13 @@ tokenizers.Tokenizer(words).save(str(folder / "tokenizer.json"))
 (folder / "large").mkdir()
 for name in ("train", "val"):
     np.arange(66_000, 68_000, dtype=np.uint32).tofile(folder / "large" / f"{name}.bin")
+np.save(folder / "padded.npy", np.arange(1000) % 300 - 1)
+try:
+    load(folder / "padded.npy")
+except TrainerError as error:
+    assert str(error).startswith("token -1 to train on: tokens are numbered from 0 on"), error
+else:
+    raise AssertionError("a token of -1 was accepted")
 text = load(folder / "large", folder)
 assert text.train_set[0][0].tolist() == list(range(66_000, 66_016)), text.train_set[0][0]
 assert len(text.train_set) == 1999 // 16

@@ -198,7 +198,13 @@ def _check(
                 f"{len(tokens):,} tokens {what} are too few for one block of {args.sequence_length} and the "
                 "token after it: bring more text, or lower sequence_length"
             )
-        largest = int(tokens[:10_000_000].max())
+        looked_at = tokens[:10_000_000]
+        if looked_at.min() < 0:
+            raise TrainerError(
+                f"token {int(looked_at.min())} {what}: tokens are numbered from 0 on; leave out padding and "
+                "what is not to be learned"
+            )
+        largest = int(looked_at.max())
         if largest >= vocabulary:
             raise TrainerError(
                 f"token {largest} {what}, but there are {vocabulary:,}: name the tokenizer they were made "
