@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,21 @@ def test_a_training_on_digits_names_its_data_at_every_result(trainer: Trainer, t
     dataset = event_in(read_records(tmp_path), "start")["dataset"]
     assert dataset["name"] == "UCI handwritten digits"
     assert (dataset["num_classes"], dataset["image_size"], dataset["is_synthetic"]) == (10, 32, False)
+
+
+def test_an_image_that_a_loading_process_cannot_read_ends_the_training_with_one_line(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    made = trainer.python(HEAD + 'pictures(folder / "pets", ["cat", "dog"])', tmp_path)
+    assert made.returncode == 0, made.stderr
+    for kept in ("train", "val"):
+        shutil.copytree(tmp_path / "pets", tmp_path / "split" / kept)
+    (tmp_path / "split" / "val" / "dog" / "3.png").write_bytes(b"no image")
+    flags = {"data": tmp_path / "split", "max_steps": 1, "num_workers": 1, "eval_at_end": "true"}
+    done = trainer.run("baseline.py", tmp_path / "run", **flags)
+    assert done.returncode == 2
+    line = f"baseline.py: error: {tmp_path}/split/val/dog/3.png: cannot be read as an image"
+    assert done.stderr.strip() == line
 
 
 def test_a_training_that_is_refused_ends_with_one_line(trainer: Trainer, tmp_path: Path) -> None:

@@ -57,7 +57,10 @@ def run(main: Callable[[], None]) -> NoReturn:
         print(f"coach: {error}", file=sys.stderr)
         _leave(78)  # EX_CONFIG
     except TrainerError as error:
-        print(f"{os.path.basename(sys.argv[0])}: error: {error}", file=sys.stderr)  # as argparse says it
+        said = str(error)
+        if "\n" in said:  # of a DataLoader worker: torch puts its traceback there, which ends with the error
+            said = said.strip().splitlines()[-1].partition(": ")[2]
+        print(f"{os.path.basename(sys.argv[0])}: error: {said}", file=sys.stderr)  # as argparse says it
         _leave(2)
     except Exception:
         traceback.print_exc()
