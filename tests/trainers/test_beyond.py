@@ -62,6 +62,18 @@ assert changed.is_copied and changed.path != first.path
 assert (Path(changed.path) / "deep" / "b").read_text() == "world!"
 assert not [path for path in Path(changed.path).parents[1].iterdir() if path.name.startswith(".")]
 
+# A process that was suspended for longer than a lock lives finds the copy of another one.
+(source / "deep" / "b").write_text("world?")
+copy = staging._copy
+def twice(*of):
+    copy(*of)
+    copy(*of)
+staging._copy = twice
+late = staging.stage(source, str(target))
+assert (Path(late.path) / "deep" / "b").read_text() == "world?"
+assert not [path for path in Path(late.path).parents[1].iterdir() if path.name.startswith(".")]
+staging._copy = copy
+
 def refused(expected, stage_to):
     try:
         staging.stage(source, stage_to)

@@ -145,7 +145,11 @@ def _copy(
                 os.fsync(
                     written.fileno()
                 )  # or the disk's work would be done, and not timed, during the training
-        unfinished.rename(final)
+        try:
+            unfinished.rename(final)
+        except OSError:
+            if not final.exists():  # otherwise another process was first, and made the same
+                raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
