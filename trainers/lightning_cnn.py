@@ -19,7 +19,7 @@ from typing import Any, Iterator
 
 import torch
 from common.arguments import TrainerParser
-from common.checkpoint import NUM_KEPT, newest_checkpoint, restore_rng_state, rng_state
+from common.checkpoint import NUM_KEPT, newest_checkpoint, remove_unfinished, restore_rng_state, rng_state
 from common.data import load_data
 from common.distributed import (
     StopSignal,
@@ -326,6 +326,8 @@ class CoachRecords(lightning.Callback):
         folder = Path(self.args.run_dir) / "checkpoints"
         path = folder / f"step-{step:08d}.pt"
         unfinished = folder / f".{path.name}.unfinished"
+        if self.metrics.rank == 0:
+            remove_unfinished(folder)
         trainer.save_checkpoint(unfinished)
         if self.metrics.rank != 0:
             return

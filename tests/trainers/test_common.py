@@ -215,6 +215,8 @@ CHECKPOINT = """
 import os, stat, sys
 from common.checkpoint import save_checkpoint
 folder = os.path.join(sys.argv[1], "checkpoints")
+os.makedirs(folder)
+open(os.path.join(folder, ".step-00000002.pt.4711"), "w").close()  # of a process that was killed
 seen = []
 to_disk = os.fsync
 def fsync(descriptor):
@@ -224,10 +226,13 @@ def fsync(descriptor):
 os.fsync = fsync
 save_checkpoint(sys.argv[1], {"step": 3})
 assert seen == [("file", False), ("folder", True)], seen
+assert os.listdir(folder) == ["step-00000003.pt"], os.listdir(folder)
 """
 
 
 @pytest.mark.train
-def test_a_checkpoint_s_bytes_and_then_its_name_reach_the_disk(trainer: Trainer, tmp_path: Path) -> None:
+def test_a_checkpoint_s_bytes_and_then_its_name_reach_the_disk_and_halves_of_others_go(
+    trainer: Trainer, tmp_path: Path
+) -> None:
     done = trainer.python(CHECKPOINT, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -108,6 +108,7 @@ def save_checkpoint(run_dir: str, state: dict[str, Any]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{state['step']:08d}.pt"
     unfinished = folder / f".{path.name}.{os.getpid()}"
+    remove_unfinished(folder)
     try:
         with open(unfinished, "wb") as file:
             torch.save(state, file)
@@ -122,6 +123,13 @@ def save_checkpoint(run_dir: str, state: dict[str, Any]) -> Path:
         with contextlib.suppress(OSError):
             old.unlink()
     return path
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a run that was killed while it wrote has left. One process calls it: the one that writes."""
+    for stale in folder.glob(".step-*.pt.*"):
+        with contextlib.suppress(OSError):
+            stale.unlink()
 
 
 def to_disk(path: Path) -> None:
