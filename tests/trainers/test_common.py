@@ -4,6 +4,7 @@ torch."""
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,22 @@ metrics.close()
 assert written.read().count(b"\\n") == 2
 """
 
+FULL_DISK = """
+import resource, sys
+import torch
+from common.metrics import MetricsLog
+
+metrics = MetricsLog(sys.argv[1], torch.device("cpu"))
+metrics.event("first", 1, text="x" * 100)
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+size = metrics._path.stat().st_size
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, hard))  # as a quota ends: within a line
+metrics.event("torn", 2, text="y" * 100)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
+metrics.event("last", 3)
+metrics.close()
+"""
+
 REFUSED = """
 from common.arguments import boolean
 from common.distributed import gpus_were_allotted
@@ -194,6 +211,18 @@ def test_the_generated_images_read_like_cifar10_and_need_a_convolution(trainer: 
 def test_no_step_waits_for_its_numbers(trainer: Trainer, tmp_path: Path) -> None:
     done = trainer.python(NEVER_WAITING, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.train
+def test_a_line_that_a_full_disk_has_torn_is_told_and_swallows_none_behind_it(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(FULL_DISK, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "File too large; metrics are being lost" in done.stderr
+    lines = (tmp_path / "metrics" / "rank-0.jsonl").read_text().splitlines()
+    assert len(lines) == 3
+    assert [json.loads(line)["event"] for line in (lines[0], lines[2])] == ["first", "last"]
 
 
 @pytest.mark.train
