@@ -31,6 +31,7 @@ from common.distributed import (
     print_rank0,
     run,
     self_check,
+    why_stopped,
     world_size_from_env,
 )
 from common.loading import SeededSamples, leave_signals_to_trainer
@@ -262,8 +263,8 @@ class CoachRecords(lightning.Callback):
         # All ranks leave in the same step, or the others would wait forever. They agree while the next step
         # is computed.
         if any_rank_by_now(self.stop.is_requested):
-            reason = self.stop.reason
-            print_rank0(f"{self.stop.name or 'stop signal'} received: leaving at step {trainer.global_step}")
+            reason, why = why_stopped(self.stop)
+            print_rank0(f"{why}: leaving at step {trainer.global_step}")
             self.save(trainer, "signal")
             finish(self.metrics, trainer.global_step, reason)
         if trainer.global_step == self.args.max_steps:

@@ -110,6 +110,17 @@ metrics.close()
 assert written.read().count(b"\\n") == 2
 """
 
+MAX_SECONDS = """
+from common import distributed
+from common.distributed import StopSignal, why_stopped
+
+distributed.process_age_s = lambda: 50.0  # most of them for imports
+assert StopSignal(40).is_requested and not StopSignal(90).is_requested and not StopSignal(0).is_requested
+stop = StopSignal(40)
+assert why_stopped(stop) == ("max_seconds", "max_seconds are over")
+assert why_stopped(stop, lambda name: [name, "SIGUSR1"]) == ("signal", "SIGUSR1 received")
+"""
+
 FULL_DISK = """
 import resource, sys
 import torch
@@ -211,6 +222,19 @@ def test_the_generated_images_read_like_cifar10_and_need_a_convolution(trainer: 
 def test_no_step_waits_for_its_numbers(trainer: Trainer, tmp_path: Path) -> None:
     done = trainer.python(NEVER_WAITING, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.train
+def test_the_limit_of_seconds_counts_the_start_and_is_told_as_no_signal(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(MAX_SECONDS)
+    assert done.returncode == 0, done.stderr
+    done = trainer.run("baseline.py", tmp_path, epochs=1000, max_seconds=1)
+    assert done.returncode == 0, done.stderr
+    assert "\nmax_seconds are over: leaving at step" in done.stdout
+    last = (tmp_path / "metrics" / "rank-0.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last)["reason"] == "max_seconds"
 
 
 @pytest.mark.train

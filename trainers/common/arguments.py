@@ -67,7 +67,7 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "default": 0,
         "min": 0,
         "unit": "s",
-        "help": "Time after which the run saves and ends, start-up included; 0: no limit",
+        "help": "Time after which the run saves and ends, start-up of the process included; 0: no limit",
     },
     "num_workers": {
         "type": int,

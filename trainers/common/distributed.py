@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader
 
 from common import flight
 from common.checks import cores_of_process, cores_per_rank, order_of_epoch, what_is_wrong
-from common.timing import as_text
+from common.timing import as_text, process_age_s
 
 
 class TrainerError(Exception):
@@ -103,14 +103,14 @@ STOPPED_EARLY = ("signal", "max_seconds")
 
 class StopSignal:
     """Remembers that SIGUSR1 (the time limit is near) or SIGTERM (cancelled, preempted) came, or that
-    `max_seconds` are over.
+    `max_seconds` since the start of this process are over.
 
     Ask at the end of a step. `max_seconds` of 0 are never over.
     """
 
     def __init__(self, max_seconds: float = 0) -> None:
         self.name: str | None = None
-        self._ends = time.monotonic() + max_seconds if max_seconds else float("inf")
+        self._ends = time.monotonic() + max_seconds - process_age_s() if max_seconds else float("inf")
         for number in (signal.SIGUSR1, signal.SIGTERM):
             signal.signal(number, self._receive)
 
@@ -120,11 +120,6 @@ class StopSignal:
     @property
     def is_requested(self) -> bool:
         return self.name is not None or time.monotonic() >= self._ends
-
-    @property
-    def reason(self) -> str:
-        """`signal`, also where another rank was asked, or `max_seconds`."""
-        return "max_seconds" if self.name is None and time.monotonic() >= self._ends else "signal"
 
 
 def print_rank0(*texts: object) -> None:
@@ -326,6 +321,13 @@ def gather(value: Any) -> list[Any]:
     values: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(values, value)
     return values
+
+
+def why_stopped(stop: StopSignal, gather: Callable[[Any], list[Any]] = gather) -> tuple[str, str]:
+    """Why a training ends early: `signal` if one came on any rank, else `max_seconds`; and the same in words.
+    All ranks call it, and get the same answer."""
+    names = [name for name in gather(stop.name) if name]
+    return ("signal", f"{names[0]} received") if names else ("max_seconds", "max_seconds are over")
 
 
 def same_buffers(model: nn.Module) -> None:
