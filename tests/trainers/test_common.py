@@ -110,6 +110,23 @@ metrics.close()
 assert written.read().count(b"\\n") == 2
 """
 
+RUN_DIRS = """
+import os, time
+from common.arguments import run_dir_by_hand
+
+def of(run_id, seconds):
+    os.environ["TORCHELASTIC_RUN_ID"] = run_id
+    moment = time.gmtime(seconds)
+    real, time.strftime = time.strftime, lambda form: real(form, moment)
+    found = run_dir_by_hand()
+    time.strftime = real
+    return found
+
+assert of("none", 0) == of("none", 1) != of("0123456789", 0) == of("0123456789", 1)
+del os.environ["TORCHELASTIC_RUN_ID"]
+assert run_dir_by_hand().rpartition("-")[0].endswith(time.strftime("-%Y%m%d"))
+"""
+
 MAX_SECONDS = """
 from common import distributed
 from common.distributed import StopSignal, why_stopped
@@ -221,6 +238,12 @@ def test_the_generated_images_read_like_cifar10_and_need_a_convolution(trainer: 
 @pytest.mark.train
 def test_no_step_waits_for_its_numbers(trainer: Trainer, tmp_path: Path) -> None:
     done = trainer.python(NEVER_WAITING, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.train
+def test_ranks_that_start_in_different_seconds_write_into_one_folder(trainer: Trainer) -> None:
+    done = trainer.python(RUN_DIRS)
     assert done.returncode == 0, done.stderr
 
 
