@@ -22,6 +22,19 @@ NOT_OPTIONS: dict[str, Any] = {
 }
 """Options that the fixture passes by default, and that benches do not have."""
 
+DIVERGED = """
+import sys
+from argparse import Namespace
+import torch
+import number_formats
+from common.bench import Bench
+
+kinds = {"weights": torch.tensor([float("nan"), float("inf"), 1.0]), "activations": torch.zeros(3)}
+number_formats.gradients_of_last_step = lambda *_: kinds
+with Bench(Namespace(run_dir=sys.argv[1], max_seconds=0, max_steps=3), torch.device("cpu")) as bench:
+    number_formats.show_gradients(Namespace(max_steps=3), None, bench.device, bench)
+"""
+
 SERVER = """
 import argparse, os, sys
 from datetime import timedelta
@@ -144,6 +157,9 @@ def test_number_formats_lose_precision_by_their_bits_and_histograms_count_every_
     assert {row["in_fp32"] for row in sums} == {300}
 
     records = read_records(tmp_path)
+    largest = {row["format"]: row["largest"] for row in records if row.get("event") == "format"}
+    assert largest["tf32"] == (2 - 2**-10) * 2.0**127 < largest["fp32"] == (2 - 2**-23) * 2.0**127
+    assert (largest["fp16"], largest["e4m3"], largest["e5m2"]) == (65504, 448, 57344)
     became = {row["format"]: row["became"] for row in records if row.get("event") == "format"}
     assert became["fp16"] == ["0", "0.099976", "4096", "inf"]
     assert became["bf16"][2:] == ["4096", "70144"]
@@ -157,6 +173,17 @@ def test_number_formats_lose_precision_by_their_bits_and_histograms_count_every_
     to_zero = lost["activations", "e4m3"]["to_zero"]
     assert to_zero[0] > 0
     assert to_zero == sorted(to_zero, reverse=True), "with a larger loss scale fewer values become zero"
+
+
+def test_gradients_of_a_training_that_has_diverged_are_not_taken_for_numbers(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(DIVERGED, tmp_path)
+    assert done.returncode == 0, done.stderr
+    not_finite, zero = (line for line in done.stdout.splitlines() if line)
+    assert not_finite.startswith("gradients of the weights: not measured: 2 of them are not finite; ")
+    assert zero.startswith("gradients of the activations: not measured: all of them are zero; ")
+    assert read_records(tmp_path) == []
 
 
 def test_a_server_hands_out_every_batch_once_and_counts_how_old_each_gradient_is(
