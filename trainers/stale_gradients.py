@@ -77,6 +77,7 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
     torch.manual_seed(args.seed)
     train_set, test_set, dataset = load_cifar10(args.data_dir, args.cache_dir, args.num_train_samples)
     images, targets = in_memory(train_set, args.num_train_samples or len(train_set), device)
+    args.batch_size = min(args.batch_size, len(images))
     test_images, test_targets = in_memory(test_set, 500, device)
     model = SimpleCNN(args.width).to(device)
     # No dropout, and batch norm by the batch alone: the loss then depends on parameters and batch only.

@@ -199,7 +199,7 @@ def test_a_server_applies_the_same_number_of_gradients_in_three_ways(
     trainer: Trainer, tmp_path: Path
 ) -> None:
     num_gradients, num_workers = 13, 2
-    flags = {"max_steps": num_gradients, "width": 4, "batch_size": 8, "num_train_samples": 32}
+    flags = {"max_steps": num_gradients, "width": 4, "batch_size": 40, "num_train_samples": 32}
     ways = {
         row["way"]: row
         for row in rows_of(trainer, "stale_gradients.py", tmp_path, "way", ranks=1 + num_workers, **flags)
@@ -215,6 +215,7 @@ def test_a_server_applies_the_same_number_of_gradients_in_three_ways(
     assert 0 < ways["async"]["mean_age"] <= num_workers - 1
     steps = [record for record in read_records(tmp_path) if "event" not in record]
     assert [step["step"] for step in steps] == list(range(1, num_gradients + 1))
+    assert {step["num_samples"] for step in steps} == {32}  # there are no more
 
 
 def test_the_buckets_of_each_row_hold_all_gradients_and_the_last_row_has_one(
