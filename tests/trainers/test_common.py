@@ -110,6 +110,34 @@ metrics.close()
 assert written.read().count(b"\\n") == 2
 """
 
+FOREIGN_FILES = """
+import argparse, sys
+from pathlib import Path
+import torch
+from common.checkpoint import Checkpoints
+from common.data import FOLDER, generate_cifar10, load_cifar10
+from common.distributed import TrainerError
+
+def refused(call):
+    try:
+        call()
+    except TrainerError as error:
+        print(error)
+
+folder = Path(sys.argv[1])
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+args = argparse.Namespace(model="x")
+whole = Checkpoints(args, model, torch.optim.SGD(model.parameters(), momentum=0.9))
+path = whole.save(str(folder), {"step": 1})
+last = Checkpoints(args, model, torch.optim.SGD(model[1].parameters(), momentum=0.9))
+refused(lambda: last.load(path))
+
+root = generate_cifar10(folder, num_train=50, num_test=10)
+meta = root / FOLDER / "batches.meta"
+meta.write_bytes(meta.read_bytes().replace(b"label_names", b"l\x1b]0;_names"))
+refused(lambda: load_cifar10(str(root), None))
+"""
+
 RUN_DIRS = """
 import os, time
 from common.arguments import run_dir_by_hand
@@ -239,6 +267,19 @@ def test_the_generated_images_read_like_cifar10_and_need_a_convolution(trainer: 
 def test_no_step_waits_for_its_numbers(trainer: Trainer, tmp_path: Path) -> None:
     done = trainer.python(NEVER_WAITING, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.train
+def test_a_checkpoint_of_other_layers_and_damaged_images_are_refused_in_one_line_each(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(FOREIGN_FILES, tmp_path)
+    assert done.returncode == 0, done.stderr
+    checkpoint, _, images = done.stdout.splitlines()  # the second line tells of the generated images
+    assert (
+        "step-00000001.pt: does not fit this optimizer: loaded state dict contains a parameter" in checkpoint
+    )
+    assert "not the published CIFAR-10 files, or damaged ('label_names'); delete or replace them" in images
 
 
 @pytest.mark.train

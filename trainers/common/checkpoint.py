@@ -84,7 +84,10 @@ class Checkpoints:
         for name, part in self._parts.items():
             try:
                 part.load_state_dict(saved[name])
-            except RuntimeError as error:  # other classes, or images of another size
+            except (
+                RuntimeError,
+                ValueError,
+            ) as error:  # other classes, images of another size, frozen layers
                 what = str(error).strip().splitlines()[-1].strip()
                 raise TrainerError(f"{path}: does not fit this {name}: {what}") from error
         return saved

@@ -86,9 +86,10 @@ def load_cifar10(
     try:
         train_set: Dataset[Any] = files(str(root), train=True, transform=ready)
         test_set: Dataset[Any] = files(str(root), train=False, transform=as_it_is)
-    except (RuntimeError, OSError, pickle.UnpicklingError, EOFError) as error:
+    except Exception as error:  # a damaged pickle raises almost any
+        reason = shown((str(error).splitlines() or [type(error).__name__])[0])
         raise TrainerError(
-            f"{root / FOLDER}: not the published CIFAR-10 files, or damaged ({error}); delete or replace them"
+            f"{root / FOLDER}: not the published CIFAR-10 files, or damaged ({reason}); delete or replace them"
         ) from error
     if 0 < num_train_samples < len(train_set):  # type: ignore[arg-type] # CIFAR10 has a length
         train_set = Subset(train_set, range(num_train_samples))
