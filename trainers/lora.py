@@ -123,8 +123,6 @@ def main() -> None:
 
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
-    if args.embedding % args.heads:
-        raise TrainerError(f"embedding={args.embedding} must be a multiple of heads={args.heads}")
 
     # Data: pairs, of which the response alone is learned. Seed and epoch alone decide the order of each
     # epoch, so a resumed run sees the same order.

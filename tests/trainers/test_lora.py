@@ -68,6 +68,7 @@ for encoding in ("utf-8", "utf-8-sig"):  # the second is that of editors on Wind
 """
 
 TOO_LONG = """
+from common.distributed import TrainerError
 from common.finetuning import Base, IGNORED, answers_of
 from common.tokenizer import learn
 
@@ -77,6 +78,12 @@ tokenizer = learn((" ".join(pair) for pair in pairs), 300)
 text = answers_of(pairs, "pairs", False, Base(None, tokenizer, "none"), 48)
 for part in (text.train_set, text.held_out):
     assert all((targets != IGNORED).any() for _, targets in part)
+try:
+    answers_of(pairs[:6], "pairs", False, Base(None, tokenizer, "none"), 48)
+except TrainerError as error:
+    assert str(error).startswith("no pair to hold out among 6: it takes 10 different ones"), error
+else:
+    raise AssertionError("nothing to hold out")
 """
 
 
@@ -125,6 +132,7 @@ def test_adapters_learn_beside_a_trained_model_are_kept_alone_and_merge(
             base=tmp_path / "base",
             max_steps=until,
             lr_schedule="constant",
+            heads=3,  # the default embedding is no multiple of
         )
         assert done.returncode == 0, done.stderr
     records = [read_records(tmp_path / name) for name in ("parted", "whole")]

@@ -41,6 +41,8 @@ class Base:
 def load_base(args: argparse.Namespace, pairs: Sequence[tuple[str, str]]) -> Base:
     """The model that --base names, whose sizes `args` get. Without one a fresh model, not trained yet."""
     if not args.base:
+        if args.embedding % args.heads:
+            raise TrainerError(f"embedding={args.embedding} must be a multiple of heads={args.heads}")
         tokenizer = learn((asked_and_said(*pair) for pair in pairs), args.vocabulary)
         model = gpt2(*(getattr(args, name) for name in SIZES), _padded(tokenizer), args.dropout)
         print_rank0(
@@ -185,7 +187,9 @@ def answers_of(
     sets = [Answers(part, base.tokenizer, length) for part in (trained, held_out)]
     if not held_out:
         raise TrainerError(
-            f"no held-out pair has a response within {length} tokens: bring other pairs, or more"
+            f"no pair to hold out among {num_all}: it takes {HELD_OUT_EVERY} different ones whose responses "
+            f"begin within {length} tokens; bring more, raise num_train_samples, or take a model of longer "
+            "sequences"
         )
     print_rank0(f"data: {name}: {len(trained):,} to train on, {len(held_out):,} held out")
     info = TextInfo(name, name, is_synthetic=is_generated, tokens_per_sample=length)
