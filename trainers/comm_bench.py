@@ -144,9 +144,8 @@ class CommBench:
         if self.ranks < 2:
             raise TrainerError("nothing to communicate: 1 rank was started, at least 2 are needed")
         torch.manual_seed(self.args.seed)
-        model = build_model("simplecnn", width=64).to(
-            self.device
-        )  # its gradients are a message of known size
+        # Its gradients are a message of known size.
+        model = build_model("simplecnn", width=64).to(self.device)
         self_check(model, self.device)
         self.num_parameters = count_parameters(model)
         self.nodes = gather(node_name())

@@ -223,8 +223,7 @@ class CoachRecords(lightning.Callback):
         )
         print_rank0(
             f"model: {self.args.model}, width {self.args.width}, {num_parameters:,} parameters, on "
-            f"{self.device.type};"
-            f" Lightning {lightning.__version__}"
+            f"{self.device.type}; Lightning {lightning.__version__}"
         )
         if trainer.ckpt_path:
             metrics.event("resume", step, path=str(trainer.ckpt_path))
@@ -290,10 +289,8 @@ class CoachRecords(lightning.Callback):
             seconds=seconds,
         )
         print_rank0(
-            (
-                f"epoch {trainer.current_epoch}: loss {mean_loss:.4f}, {self.epoch_samples / seconds:.0f} "
-                "samples/s on this rank"
-            )
+            f"epoch {trainer.current_epoch}: loss {mean_loss:.4f}, {self.epoch_samples / seconds:.0f} "
+            "samples/s on this rank"
         )
 
     def on_train_epoch_end(self, trainer: Any, module: Any) -> None:

@@ -15,7 +15,7 @@ import torch
 from common.arguments import TrainerParser
 from common.bench import Bench
 from common.data import load_cifar10
-from common.distributed import pick_device, print_rank0, require_single_process, run
+from common.distributed import counted, pick_device, print_rank0, require_single_process, run
 from common.models import SimpleCNN, count_parameters, loss_of
 from torch import Tensor
 
@@ -208,7 +208,7 @@ def gradients_of_last_step(
         loss = loss_of(model(images.requires_grad_()), targets)  # torch warns of a hook before no gradient
         loss.backward()
         optimizer.step()
-    print_rank0(f"\nSimpleCNN after {args.max_steps} steps, loss {loss.item():.3f}")
+    print_rank0(f"\nSimpleCNN after {counted(args.max_steps, 'step')}, loss {loss.item():.3f}")
     of_weights = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     return {
         "weights": torch.cat([gradient.flatten() for gradient in of_weights]),

@@ -17,7 +17,15 @@ import torch.distributed as dist
 from common.arguments import TrainerParser
 from common.bench import Bench
 from common.data import load_cifar10
-from common.distributed import TrainerError, pick_device, print_rank0, require_torchrun, run, self_check
+from common.distributed import (
+    TrainerError,
+    counted,
+    pick_device,
+    print_rank0,
+    require_torchrun,
+    run,
+    self_check,
+)
 from common.models import SimpleCNN, count_parameters, loss_of
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -86,7 +94,8 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
     start = parameters_to_vector(model.parameters()).detach().cpu()
     bench.start(num_parameters=count_parameters(model), dataset=vars(dataset), backend="gloo")
     print_rank0(
-        f"1 server and {num_workers} workers, {args.max_steps} gradients of {args.batch_size} samples each:"
+        f"1 server and {counted(num_workers, 'worker')}, {counted(args.max_steps, 'gradient')} of "
+        f"{counted(args.batch_size, 'sample')}:"
     )
     print_rank0("way     updates  seconds  test loss  accuracy  mean age  gradients by age 0, 1, 2, ...")
 

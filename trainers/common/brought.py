@@ -101,9 +101,8 @@ def _at(path: Path) -> _Found:
         what = "it is not an .npz file" if path.exists() else "it is not there"
         raise Refused(
             "file_not_found",
-            f"data {shown(path)}, seen from {node_name()}: {what}; expected auto, cifar10, "
-            "generated, digits, an .npz"
-            " file or a folder",
+            f"data {shown(path)}, seen from {node_name()}: {what}; expected auto, cifar10, generated, digits, "
+            "an .npz file or a folder",
         )
     if (path / "images.npy").exists() or (path / "train_images.npy").exists():
         return _arrays(path)
@@ -224,9 +223,8 @@ def _hugging_face(path: Path) -> _Found:
     except ImportError as error:
         raise Refused(
             "module_not_found",
-            f"{error}: {shown(path)} is a data set of Hugging Face; pip install datasets, "
-            "in the environment that"
-            " trains",
+            f"{error}: {shown(path)} is a data set of Hugging Face; pip install datasets, in the environment "
+            "that trains",
         ) from error
     try:
         loaded = hugging_face.load_from_disk(str(path))
@@ -284,9 +282,8 @@ def _columns(path: Path, split: Any, name: str, hugging_face: Any) -> Images:
     numbers = np.asarray(split[label][:])
     if numbers.dtype.kind not in "uif":
         raise TrainerError(
-            f"{where}, column {shown(label)}: text, not numbers; "
-            f"class_encode_column({shown(label)!r}) of datasets"
-            " numbers it"
+            f"{where}, column {shown(label)}: text, not numbers; class_encode_column({shown(label)!r}) of "
+            "datasets numbers it"
         )
     rows = _Rows(split, str(image), f"{where}, column {shown(image)}")
     return Images(rows, as_labels(numbers, f"{where}, column {shown(label)}"))
@@ -377,9 +374,8 @@ def _count_classes(found: _Found, train: Any, test: Any) -> int:
         )
     if num_classes > max(1000, len(train)):
         raise TrainerError(
-            f"{where}: labels go up to {num_classes - 1}, but only {len(trained)} are used: "
-            "number the classes"
-            " from 0 on"
+            f"{where}: labels go up to {num_classes - 1}, but only {len(trained)} are used: number the "
+            "classes from 0 on"
         )
     return num_classes
 

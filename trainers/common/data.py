@@ -34,9 +34,8 @@ MARKER = "SYNTHETIC"
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta")
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-GENERATOR_VERSION = (
-    2  # goes up with every change of the images: a set that lies in a cache is never taken for another
-)
+GENERATOR_VERSION = 2
+"""Goes up with every change of the images: a set that lies in a cache is never taken for another."""
 
 
 class GeneratedCIFAR10(datasets.CIFAR10):
@@ -130,9 +129,8 @@ def find_cifar10(data_dir: str | None, is_needed: bool = False) -> Path | None:
         raise Refused(
             "file_not_found",
             f"no complete {FOLDER} in {data_dir or 'the usual places'}, seen from "
-            f"{node_name()}; compute nodes do not download: "
-            "run `python -c"
-            f' "{fetch}"` on a login node, or leave out data_dir to train on generated data',
+            f'{node_name()}; compute nodes do not download: run `python -c "{fetch}"` on a login node, or '
+            "leave out data_dir to train on generated data",
         )
     return None
 

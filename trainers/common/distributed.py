@@ -50,9 +50,8 @@ def run(main: Callable[[], None]) -> NoReturn:
     if world_size_from_env() > 1:
         flight.offer()
     try:
-        record(
-            main
-        )()  # writes $TORCHELASTIC_ERROR_FILE, from which torchrun and coach learn the first rank that failed
+        # It writes $TORCHELASTIC_ERROR_FILE, from which torchrun and coach learn the first rank that failed.
+        record(main)()
     except Refused as error:
         print(f"coach: {error}", file=sys.stderr)
         _leave(78)  # EX_CONFIG
@@ -87,9 +86,8 @@ def _leave(exit_code: int) -> NoReturn:
     # Not sys.exit: gloo's threads may touch Python objects while the interpreter is torn down, and abort the
     # process after its success.
     if multiprocessing.active_children():
-        signal.signal(
-            signal.SIGCHLD, signal.SIG_DFL
-        )  # DataLoader's handler would raise for the workers that end here
+        # DataLoader's handler would raise for the workers that end here.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for worker in multiprocessing.active_children():
             worker.kill()
     sys.stdout.flush()
@@ -128,6 +126,11 @@ def print_rank0(*texts: object) -> None:
         print(*texts, flush=True)
 
 
+def counted(num: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{num:,} {noun}" if num == 1 else f"{num:,} {noun}s"
+
+
 def rank_from_env() -> int:
     return int(os.environ.get("RANK", "0"))
 
@@ -146,7 +149,7 @@ def node_name() -> str:
 
 
 def require_single_process() -> None:
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    world_size = world_size_from_env()
     if world_size > 1:
         raise TrainerError(
             f"this trainer uses one process, but {world_size} were started: start one, or use ddp.py"
@@ -159,10 +162,8 @@ def require_torchrun() -> None:
     ]
     if missing:
         raise TrainerError(
-            (
-                f"{', '.join(missing)} not set: start with `torchrun --standalone --nproc-per-node=2 "
-                f"{sys.argv[0]} …`"
-            )
+            f"{', '.join(missing)} not set: start with `torchrun --standalone --nproc-per-node=2 "
+            f"{sys.argv[0]} …`"
         )
 
 

@@ -20,9 +20,8 @@ from common.distributed import gather
 
 BYTES_PER_NUMBER = 4  # float32
 NUM_WARM_UP = 5  # calls before the clock starts: the first ones open connections
-NUM_AT_ONCE = (
-    4 * 1024 * 1024
-)  # numbers that are made or compared together, so that a check takes little memory
+NUM_AT_ONCE = 4 * 1024 * 1024
+"""Numbers that are made or compared together, so that a check takes little memory."""
 
 
 @dataclass

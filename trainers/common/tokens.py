@@ -24,7 +24,7 @@ import torch
 from torch.utils.data import Dataset, Subset
 
 from common.data import DatasetInfo, default_cache_dir
-from common.distributed import TrainerError, print_rank0, rank_from_env
+from common.distributed import TrainerError, counted, print_rank0, rank_from_env
 from common.once import one_at_a_time
 from common.text import MOST_BYTES, standard_library_files
 from common.tokenizer import END_OF_TEXT, learn, read_tokenizer, write_tokenizer
@@ -228,7 +228,7 @@ def _tokenized(args: argparse.Namespace, files: list[Path], tokenizer: Any) -> P
         if not final.exists():
             with one_at_a_time(final.with_name(f".{final.name}.lock"), final.exists) as show_alive:
                 if not final.exists():
-                    print_rank0(f"data: tokenizing {len(files)} files, once, into {final}")
+                    print_rank0(f"data: tokenizing {counted(len(files), 'file')}, once, into {final}")
                     _tokenize(final, files, tokenizer, args.vocabulary, show_alive)
     except OSError as error:
         raise TrainerError(
