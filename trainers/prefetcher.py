@@ -128,8 +128,8 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
     computing_s = bench.seconds_of(lambda: consume(resident, compute)) / args.num_batches
     expected = consume(resident, compute).item()
     print_rank0(
-        f"{args.num_batches} batches of {args.batch_mib} MiB; {counted(num_products, 'product')} with one that "
-        f"is there: {1e3 * computing_s:.2f} ms"
+        f"{args.num_batches} batches of {args.batch_mib} MiB; {counted(num_products, 'product')} with one "
+        f"that is there: {1e3 * computing_s:.2f} ms"
     )
     print_rank0("batches by     ms a batch  of which the copy shows")
     for way, batches in ways.items():

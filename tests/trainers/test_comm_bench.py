@@ -182,7 +182,9 @@ print(free_host_memory(root), free_host_memory() > 0)
 print(free_host_memory(root))
 (root / "proc/self/cgroup").write_text("5:memory:/slurm/job\\n2:cpu,cpuacct:/slurm/job\\n")
 for name, value in (
-    ("limit_in_bytes", 900000), ("usage_in_bytes", 300000), ("stat", "inactive_file 1\\ntotal_inactive_file 50000"),
+    ("limit_in_bytes", 900000),
+    ("usage_in_bytes", 300000),
+    ("stat", "inactive_file 1\\ntotal_inactive_file 50000"),
 ):
     file = root / f"sys/fs/cgroup/memory/slurm/memory.{name}"
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -101,8 +101,8 @@ def _at(path: Path) -> _Found:
         what = "it is not an .npz file" if path.exists() else "it is not there"
         raise Refused(
             "file_not_found",
-            f"data {shown(path)}, seen from {node_name()}: {what}; expected auto, cifar10, generated, digits, "
-            "an .npz file or a folder",
+            f"data {shown(path)}, seen from {node_name()}: {what}; expected auto, cifar10, generated, "
+            "digits, an .npz file or a folder",
         )
     if (path / "images.npy").exists() or (path / "train_images.npy").exists():
         return _arrays(path)

@@ -129,7 +129,7 @@ def save_checkpoint(run_dir: str, state: dict[str, Any]) -> Path:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what a run that was killed while it wrote has left. One process calls it: the one that writes."""
+    """Remove what a run that was killed while it wrote has left. The process that writes calls it."""
     for stale in folder.glob(".step-*.pt.*"):
         with contextlib.suppress(OSError):
             stale.unlink()

@@ -88,7 +88,8 @@ def load_cifar10(
     except Exception as error:  # a damaged pickle raises almost any
         reason = shown((str(error).splitlines() or [type(error).__name__])[0])
         raise TrainerError(
-            f"{root / FOLDER}: not the published CIFAR-10 files, or damaged ({reason}); delete or replace them"
+            f"{root / FOLDER}: not the published CIFAR-10 files, or damaged ({reason}); delete or replace "
+            "them"
         ) from error
     if 0 < num_train_samples < len(train_set):  # type: ignore[arg-type] # CIFAR10 has a length
         train_set = Subset(train_set, range(num_train_samples))
