@@ -144,6 +144,7 @@ def test_adapters_learn_beside_a_trained_model_are_kept_alone_and_merge(
     # Two matrices of rank 8 beside each of six in both blocks; of the whole model nothing else has learned.
     num_adapters = 2 * 8 * (4 * (32 + 32) + 2 * (32 + 128))
     assert f"trained: {num_adapters:,} of " in done.stdout
+    assert "model: adapters, layers 2, heads 2, " in done.stdout
     assert event_in(records[1], "start")["num_parameters"] == num_adapters
     size = (tmp_path / "whole" / "checkpoints" / "adapters.pt").stat().st_size
     assert 4 * num_adapters < size < 4 * num_adapters + 24 * 1000
