@@ -264,7 +264,7 @@ class CoachRecords(lightning.Callback):
         if any_rank_by_now(self.stop.is_requested):
             reason, why = why_stopped(self.stop)
             print_rank0(f"{why}: leaving at step {trainer.global_step}")
-            self.save(trainer, "signal")
+            self.save(trainer, reason)
             finish(self.metrics, trainer.global_step, reason)
         if trainer.global_step == self.args.max_steps:
             self.save(trainer, "end")

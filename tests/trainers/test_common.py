@@ -297,6 +297,7 @@ def test_the_limit_of_seconds_counts_the_start_and_is_told_as_no_signal(
     done = trainer.run("baseline.py", tmp_path, epochs=1000, max_seconds=1)
     assert done.returncode == 0, done.stderr
     assert "\nmax_seconds are over: leaving at step" in done.stdout
+    assert ".pt (max_seconds)\n" in done.stdout
     last = (tmp_path / "metrics" / "rank-0.jsonl").read_text().splitlines()[-1]
     assert json.loads(last)["reason"] == "max_seconds"
 

@@ -241,7 +241,7 @@ class Training:
         if is_early:
             self._reason, why = why_stopped(self.stop, self._gather)
             print_rank0(f"{why}: leaving at step {self.step}")
-        self.save("signal" if is_early else "end")
+        self.save(self._reason if is_early else "end")
         self._wait_for_checkpoint()
         before_leaving()
         finish(self.metrics, self.step, self._reason)
