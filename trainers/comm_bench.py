@@ -22,7 +22,6 @@ import torch
 import torch.distributed as dist
 from common.arguments import TrainerParser
 from common.distributed import (
-    STOPPED_EARLY,
     StopSignal,
     TrainerError,
     any_rank,
@@ -35,6 +34,7 @@ from common.distributed import (
     require_torchrun,
     run,
     self_check,
+    why_stopped,
 )
 from common.messages import (
     BYTES_PER_NUMBER,
@@ -144,9 +144,8 @@ class CommBench:
         if self.ranks < 2:
             raise TrainerError("nothing to communicate: 1 rank was started, at least 2 are needed")
         torch.manual_seed(self.args.seed)
-        model = build_model("simplecnn", width=64).to(
-            self.device
-        )  # its gradients are a message of known size
+        # Its gradients are a message of known size.
+        model = build_model("simplecnn", width=64).to(self.device)
         self_check(model, self.device)
         self.num_parameters = count_parameters(model)
         self.nodes = gather(node_name())
@@ -171,13 +170,13 @@ class CommBench:
         if self.args.pair_kib and not any_rank(self.stop.is_requested):
             self.found["pairs"] = self.pairs()
         if any_rank(self.stop.is_requested):
-            reason = self.stop.reason
-            print_rank0(f"{self.stop.name or 'stop signal'} received: leaving with what was measured")
+            reason, why = why_stopped(self.stop)
+            print_rank0(f"{why}: leaving with what was measured")
         if self.rank == 0:
             write_whole(Path(self.args.run_dir) / "comm_bench.json", self.found)
         if self.num_wrong:
             raise TrainerError(f"{self.num_wrong:,} results are wrong: the column #wrong shows which")
-        finish(self.metrics, self.step, reason if reason in STOPPED_EARLY else "max_steps")
+        finish(self.metrics, self.step, reason)
 
     def sizes_of(self, name: str) -> dict[str, Any]:
         """One collective at every size that time and memory allow, and the fit of its times."""
@@ -191,7 +190,7 @@ class CommBench:
         num_bytes = self.args.min_kib * KIB
         while num_bytes <= self.args.max_mib * MIB and stopped is None:
             if any_rank(self.stop.is_requested):
-                stopped = self.stop.reason
+                stopped, _ = why_stopped(self.stop)
                 break
             stopped = self.why_not(kind.copies(self.ranks) * num_bytes)
             if stopped is None:

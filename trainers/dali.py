@@ -116,6 +116,9 @@ class DaliLoader:
         self.pipeline.build()
         self.has_run = False
 
+    def __len__(self) -> int:
+        return (len(self.sampler) + self.batch_size - 1) // self.batch_size
+
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         if self.has_run:
             self.pipeline.reset()  # asks the source for another epoch

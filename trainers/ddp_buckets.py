@@ -87,12 +87,12 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
         print_rank0(f"a message costs {1e3 * costs[0]:.2f} ms, and {1e9 * costs[1]:.2f} ms for each MB")
     print_rank0("  cap MB  buckets largest MiB  step ms  model ms  exposed ms")
 
-    found: dict[float, float] = {}
+    found: list[tuple[int, float, float]] = []
     for cap_mb in CAPS_MB:
         if not bench.goes_on():
             break
         buckets, seconds = step_with_buckets(model, inputs, targets, cap_mb, device, bench)
-        found[cap_mb] = seconds
+        found.append((len(buckets), cap_mb, seconds))
         modelled = None if costs is None else model_of_step(buckets, ready, alone_s, *costs)
         exposed_s = max(0.0, seconds - alone_s)
         largest = max(size for _, size in buckets) / MIB
@@ -108,9 +108,16 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
             exposed_s=exposed_s,
         )
     if found:
-        best = min(found, key=found.__getitem__)
-        print_rank0(f"fastest: {'all in one bucket' if best == CAPS_MB[-1] else f'bucket_cap_mb={best:g}'}")
+        print_rank0(f"fastest: {fastest(found)}")
     bench.finish()
+
+
+def fastest(found: list[tuple[int, float, float]]) -> str:
+    """In words, of the number of buckets, the cap and the seconds of each row: caps that make as many buckets
+    are one way, and differ by chance alone."""
+    num_buckets, _, _ = min(found, key=lambda row: row[2])
+    cap_mb = min(cap_mb for num, cap_mb, _ in found if num == num_buckets)
+    return "all in one bucket" if num_buckets == 1 else f"{num_buckets} buckets, bucket_cap_mb={cap_mb:g}"
 
 
 def step(model: nn.Module, inputs: Tensor, targets: Tensor) -> None:

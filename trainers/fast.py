@@ -115,7 +115,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
         training.watch_compilation()
 
     # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
-    training.start(dataset, Checkpoints(args, model, optimizer))
+    training.start(dataset, Checkpoints(args, model, optimizer), samples_of_step=num_samples)
     for epoch in training.epochs(steps_per_epoch * num_samples):
         shuffle.manual_seed(args.seed + epoch)
         order = torch.randperm(len(train_set), generator=shuffle).to(device)

@@ -160,9 +160,8 @@ def compare(
 
 
 def compiled() -> Callable[..., Tensor]:
-    warnings.filterwarnings(
-        "ignore", category=UserWarning, module="torch"
-    )  # advice on TF32, which is not used
+    # It advises TF32, which is not used.
+    warnings.filterwarnings("ignore", category=UserWarning, module="torch")
     return torch.compile(bias_gelu)  # type: ignore[no-any-return] # it is as callable as what it compiles
 
 

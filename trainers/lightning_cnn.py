@@ -19,7 +19,7 @@ from typing import Any, Iterator
 
 import torch
 from common.arguments import TrainerParser
-from common.checkpoint import NUM_KEPT, newest_checkpoint, restore_rng_state, rng_state
+from common.checkpoint import NUM_KEPT, newest_checkpoint, remove_unfinished, restore_rng_state, rng_state
 from common.data import load_data
 from common.distributed import (
     StopSignal,
@@ -31,6 +31,7 @@ from common.distributed import (
     print_rank0,
     run,
     self_check,
+    why_stopped,
     world_size_from_env,
 )
 from common.loading import SeededSamples, leave_signals_to_trainer
@@ -222,8 +223,7 @@ class CoachRecords(lightning.Callback):
         )
         print_rank0(
             f"model: {self.args.model}, width {self.args.width}, {num_parameters:,} parameters, on "
-            f"{self.device.type};"
-            f" Lightning {lightning.__version__}"
+            f"{self.device.type}; Lightning {lightning.__version__}"
         )
         if trainer.ckpt_path:
             metrics.event("resume", step, path=str(trainer.ckpt_path))
@@ -262,9 +262,9 @@ class CoachRecords(lightning.Callback):
         # All ranks leave in the same step, or the others would wait forever. They agree while the next step
         # is computed.
         if any_rank_by_now(self.stop.is_requested):
-            reason = self.stop.reason
-            print_rank0(f"{self.stop.name or 'stop signal'} received: leaving at step {trainer.global_step}")
-            self.save(trainer, "signal")
+            reason, why = why_stopped(self.stop)
+            print_rank0(f"{why}: leaving at step {trainer.global_step}")
+            self.save(trainer, reason)
             finish(self.metrics, trainer.global_step, reason)
         if trainer.global_step == self.args.max_steps:
             self.save(trainer, "end")
@@ -289,10 +289,8 @@ class CoachRecords(lightning.Callback):
             seconds=seconds,
         )
         print_rank0(
-            (
-                f"epoch {trainer.current_epoch}: loss {mean_loss:.4f}, {self.epoch_samples / seconds:.0f} "
-                "samples/s on this rank"
-            )
+            f"epoch {trainer.current_epoch}: loss {mean_loss:.4f}, {self.epoch_samples / seconds:.0f} "
+            "samples/s on this rank"
         )
 
     def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
@@ -326,6 +324,8 @@ class CoachRecords(lightning.Callback):
         folder = Path(self.args.run_dir) / "checkpoints"
         path = folder / f"step-{step:08d}.pt"
         unfinished = folder / f".{path.name}.unfinished"
+        if self.metrics.rank == 0:
+            remove_unfinished(folder)
         trainer.save_checkpoint(unfinished)
         if self.metrics.rank != 0:
             return

@@ -113,6 +113,10 @@ class LoRALinear(nn.Module):
         return layer
 
 
+class Adapters(nn.ParameterDict):
+    """The parameters of all adapters, by their names."""
+
+
 def main() -> None:
     args = parse_arguments()
     require_single_process()
@@ -123,8 +127,6 @@ def main() -> None:
 
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
-    if args.embedding % args.heads:
-        raise TrainerError(f"embedding={args.embedding} must be a multiple of heads={args.heads}")
 
     # Data: pairs, of which the response alone is learned. Seed and epoch alone decide the order of each
     # epoch, so a resumed run sees the same order.
@@ -181,9 +183,9 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     training.finish(lambda: show_answers(model, text, args, device))
 
 
-def add_adapters(model: GPT, targets: tuple[str, ...], rank: int, alpha: float) -> nn.ParameterDict:
-    """Put an adapter beside each target of each block. Returns the parameters of all, by their names."""
-    adapters = nn.ParameterDict()
+def add_adapters(model: GPT, targets: tuple[str, ...], rank: int, alpha: float) -> Adapters:
+    """Put an adapter beside each target of each block. Returns the parameters of all."""
+    adapters = Adapters()
     for number, block in enumerate(model.blocks):
         for target in targets:
             parent, name = block.get_submodule(target.rpartition(".")[0]), target.rpartition(".")[2]
@@ -194,7 +196,7 @@ def add_adapters(model: GPT, targets: tuple[str, ...], rank: int, alpha: float) 
     return adapters
 
 
-def save_adapters(adapters: nn.ParameterDict, model: nn.Module, made_with: dict, run_dir: str) -> None:
+def save_adapters(adapters: Adapters, model: nn.Module, made_with: dict, run_dir: str) -> None:
     """Write the adapters alone: beside its base, a training has to keep no more."""
     path = Path(run_dir) / "checkpoints" / "adapters.pt"
     path.parent.mkdir(parents=True, exist_ok=True)

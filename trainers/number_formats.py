@@ -15,13 +15,13 @@ import torch
 from common.arguments import TrainerParser
 from common.bench import Bench
 from common.data import load_cifar10
-from common.distributed import pick_device, print_rank0, require_single_process, run
+from common.distributed import counted, pick_device, print_rank0, require_single_process, run
 from common.models import SimpleCNN, count_parameters, loss_of
 from torch import Tensor
 
 DTYPES = {
     "fp32": torch.float32,
-    "tf32": torch.float32,  # its range is that of fp32; the rest is done by hand below
+    "tf32": torch.float32,  # its exponents are those of fp32; the rest is done by hand below
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
     "e4m3": torch.float8_e4m3fn,
@@ -81,7 +81,7 @@ def rounded(numbers: Tensor, name: str) -> Tensor:
     held = numbers.to(DTYPES[name]).float()
     if name == "e4m3":
         # It has no infinity: a cast makes NaN or 448 of a number that is too large, by torch's version. Here
-        # a number counts as infinite from 464 on, where rounding would go up.
+        # a number counts as infinite above 464, where rounding goes up.
         held = torch.where(numbers.abs() > 464, numbers.sign() * torch.inf, held)
     return held
 
@@ -96,15 +96,16 @@ def show_formats(args: argparse.Namespace, device: torch.device, bench: Bench) -
         info = torch.finfo(dtype)
         fraction = FRACTION_BITS[name]
         smallest = info.smallest_normal * 2.0**-fraction  # subnormal: with fewer bits, down to one
+        largest = rounded(torch.tensor(info.max), name).item()  # of TF32, less than that of fp32
         became = rounded(samples, name).tolist()
         bench.row(
             "format",
-            f"{name:6} {EXPONENT_BITS[name]:9} {fraction:9} {info.max:10.4g} {smallest:9.2g}"
+            f"{name:6} {EXPONENT_BITS[name]:9} {fraction:9} {largest:10.4g} {smallest:9.2g}"
             f" {2.0**-fraction:10.2g} | " + " ".join(f"{number:8.5g}" for number in became),
             format=name,
             exponent_bits=EXPONENT_BITS[name],
             fraction_bits=fraction,
-            largest=info.max,
+            largest=largest,
             smallest=smallest,
             step_at_one=2.0**-fraction,
             became=[f"{number:.5g}" for number in became],
@@ -144,7 +145,11 @@ def show_gradients(args: argparse.Namespace, model: SimpleCNN, device: torch.dev
     kinds = gradients_of_last_step(args, model, device, bench)
     bench.step += args.max_steps
     for kind, gradients in kinds.items():
-        num_zero = int((gradients == 0).sum())
+        num_zero, num_infinite = int((gradients == 0).sum()), int((~gradients.isfinite()).sum())
+        if num_infinite or num_zero == len(gradients):
+            why = f"{num_infinite:,} of them are not finite" if num_infinite else "all of them are zero"
+            print_rank0(f"\ngradients of the {kind}: not measured: {why}; try a lower lr or fewer steps")
+            continue
         gradients = gradients[gradients != 0]
         exponents = torch.frexp(gradients.float()).exponent - 1  # 2**exponent <= |gradient|
         lowest, highest = int(exponents.min()), int(exponents.max())
@@ -203,7 +208,7 @@ def gradients_of_last_step(
         loss = loss_of(model(images.requires_grad_()), targets)  # torch warns of a hook before no gradient
         loss.backward()
         optimizer.step()
-    print_rank0(f"\nSimpleCNN after {args.max_steps} steps, loss {loss.item():.3f}")
+    print_rank0(f"\nSimpleCNN after {counted(args.max_steps, 'step')}, loss {loss.item():.3f}")
     of_weights = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     return {
         "weights": torch.cat([gradient.flatten() for gradient in of_weights]),

@@ -112,10 +112,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     num_heads = args.width * 2 // parts_of(whole)[0].attention.head_size
     if num_heads % args.tp or args.pp > min(num_layers, args.microbatches):
         raise TrainerError(
-            (
-                f"--tp must divide {num_heads} heads, and --pp must be at most {num_layers} layers and "
-                f"{args.microbatches} micro-batches"
-            )
+            f"--tp must divide {num_heads} heads, and --pp must be at most {num_layers} layers and "
+            f"{args.microbatches} micro-batches"
         )
     model = Layers(whole, pp_rank, args.pp).to(device)
     for block in model.blocks.values():

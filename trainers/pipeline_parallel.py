@@ -92,10 +92,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     most_stages = min(num_layers, num_in_pipe) if args.schedule == "1f1b" else num_layers
     if world_size > most_stages:
         raise TrainerError(
-            (
-                f"{world_size} ranks are too many: {num_layers} layers and {num_in_pipe} micro-batches make "
-                f"{most_stages} stages ({args.schedule})"
-            )
+            f"{world_size} ranks are too many: {num_layers} layers and {num_in_pipe} micro-batches make "
+            f"{most_stages} stages ({args.schedule})"
         )
     model = Layers(whole, rank, world_size).to(device)
     stage = TimedStage(model, rank, world_size, device)

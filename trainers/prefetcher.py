@@ -18,7 +18,7 @@ from typing import Callable, Iterable, Iterator
 import torch
 from common.arguments import TrainerParser
 from common.bench import Bench
-from common.distributed import TrainerError, pick_device, print_rank0, require_single_process, run
+from common.distributed import TrainerError, counted, pick_device, print_rank0, require_single_process, run
 from torch import Tensor
 
 BYTES_PER_NUMBER = 4
@@ -128,8 +128,8 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
     computing_s = bench.seconds_of(lambda: consume(resident, compute)) / args.num_batches
     expected = consume(resident, compute).item()
     print_rank0(
-        f"{args.num_batches} batches of {args.batch_mib} MiB; {num_products} products with one that is there:"
-        f" {1e3 * computing_s:.2f} ms"
+        f"{args.num_batches} batches of {args.batch_mib} MiB; {counted(num_products, 'product')} with one "
+        f"that is there: {1e3 * computing_s:.2f} ms"
     )
     print_rank0("batches by     ms a batch  of which the copy shows")
     for way, batches in ways.items():

@@ -20,7 +20,7 @@ import torch
 from common.arguments import TrainerParser
 from common.checkpoint import Checkpoints
 from common.data import load_data
-from common.distributed import pick_device, print_rank0, require_single_process, run
+from common.distributed import counted, pick_device, print_rank0, require_single_process, run
 from common.loading import evaluation_loader, training_loader
 from common.models import build_model, loss_of
 from common.optimization import build_optimizer, build_schedule, clip_gradients, scaled_lr, set_lr, steps_in
@@ -107,14 +107,12 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
             operators=operators,
             seconds=time.perf_counter() - started,
         )
-        print_rank0(f"profile of {num_steps} steps, {1000 * window_s / num_steps:.4g} ms each:")
+        print_rank0(f"profile of {counted(num_steps, 'step')}, {1000 * window_s / num_steps:.4g} ms each:")
         print_rank0(f"  {idle_share:6.1%} of the time no operator ran on the {device.type}")
         for operator in operators:
             print_rank0(
-                (
-                    f"  {operator['share']:6.1%} of the operators' time: {operator['name']}, "
-                    f"{operator['calls']} calls"
-                )
+                f"  {operator['share']:6.1%} of the operators' time: {operator['name']}, "
+                f"{counted(operator['calls'], 'call')}"
             )
         print_rank0(f"all operators: {table}\ntrace: {trace}, for https://ui.perfetto.dev")
 

@@ -17,7 +17,15 @@ import torch.distributed as dist
 from common.arguments import TrainerParser
 from common.bench import Bench
 from common.data import load_cifar10
-from common.distributed import TrainerError, pick_device, print_rank0, require_torchrun, run, self_check
+from common.distributed import (
+    TrainerError,
+    counted,
+    pick_device,
+    print_rank0,
+    require_torchrun,
+    run,
+    self_check,
+)
 from common.models import SimpleCNN, count_parameters, loss_of
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -77,6 +85,7 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
     torch.manual_seed(args.seed)
     train_set, test_set, dataset = load_cifar10(args.data_dir, args.cache_dir, args.num_train_samples)
     images, targets = in_memory(train_set, args.num_train_samples or len(train_set), device)
+    args.batch_size = min(args.batch_size, len(images))
     test_images, test_targets = in_memory(test_set, 500, device)
     model = SimpleCNN(args.width).to(device)
     # No dropout, and batch norm by the batch alone: the loss then depends on parameters and batch only.
@@ -85,7 +94,8 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
     start = parameters_to_vector(model.parameters()).detach().cpu()
     bench.start(num_parameters=count_parameters(model), dataset=vars(dataset), backend="gloo")
     print_rank0(
-        f"1 server and {num_workers} workers, {args.max_steps} gradients of {args.batch_size} samples each:"
+        f"1 server and {counted(num_workers, 'worker')}, {counted(args.max_steps, 'gradient')} of "
+        f"{counted(args.batch_size, 'sample')}:"
     )
     print_rank0("way     updates  seconds  test loss  accuracy  mean age  gradients by age 0, 1, 2, ...")
 

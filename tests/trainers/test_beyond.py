@@ -62,6 +62,18 @@ assert changed.is_copied and changed.path != first.path
 assert (Path(changed.path) / "deep" / "b").read_text() == "world!"
 assert not [path for path in Path(changed.path).parents[1].iterdir() if path.name.startswith(".")]
 
+# A process that was suspended for longer than a lock lives finds the copy of another one.
+(source / "deep" / "b").write_text("world?")
+copy = staging._copy
+def twice(*of):
+    copy(*of)
+    copy(*of)
+staging._copy = twice
+late = staging.stage(source, str(target))
+assert (Path(late.path) / "deep" / "b").read_text() == "world?"
+assert not [path for path in Path(late.path).parents[1].iterdir() if path.name.startswith(".")]
+staging._copy = copy
+
 def refused(expected, stage_to):
     try:
         staging.stage(source, stage_to)
@@ -78,6 +90,31 @@ refused("belongs to somebody else", str(theirs))
 shutil.disk_usage = lambda path: shutil._ntuple_diskusage(10, 10, 0)
 (target / "full").mkdir()
 refused("has 0.00 GB free", str(target / "full"))
+"""
+
+DALI = """
+import torch
+
+class Ready:
+    def __init__(self, values):
+        self.values = values
+    def as_tensor(self):
+        return self.values
+
+class Pipeline:
+    def __init__(self, source):
+        self.source = source
+    def reset(self):
+        self.batches = iter(self.source)
+    build = reset
+    def run(self):
+        images, targets = map(torch.from_numpy, next(self.batches))
+        return Ready(images.permute(0, 3, 1, 2) / 255), Ready(targets)
+
+def pipeline_def(graph):
+    return lambda source, **options: Pipeline(source)
+
+fn = types = None
 """
 
 TENSORBOARD = """
@@ -321,6 +358,17 @@ def test_lightning_on_two_ranks_shares_the_work_and_leaves_at_a_signal(
     assert [end["reason"] for end in last] == ["signal", "signal"], stderr
     assert last[0]["step"] == last[1]["step"]
     assert (stopped / "checkpoints" / f"step-{last[0]['step']:08d}.pt").is_file()
+
+
+def test_dali_s_trainer_knows_the_steps_of_its_epochs(trainer: Trainer, tmp_path: Path) -> None:
+    """Beside a stand-in for DALI, which hands the images on as they are."""
+    files = {"__init__.py": "", "dali.py": DALI}
+    stand_in = with_package(trainer, tmp_path / "packages", "nvidia", files)
+    done = stand_in.run("dali.py", tmp_path / "run", epochs=2, batch_size=150, lr_schedule="linear", lr=0.01)
+    assert done.returncode == 0, done.stderr
+    steps = steps_in(read_records(tmp_path / "run"))
+    assert [step["num_samples"] for step in steps] == [150, 150, 20] * 2
+    assert [step["lr"] for step in steps] == pytest.approx([0.01 * (6 - number) / 6 for number in range(6)])
 
 
 @pytest.mark.skipif(not is_installed("nvidia.dali"), reason="nvidia.dali is not installed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,11 @@ pictures(folder / "split" / "train", ["a", "b"], 6)
 pictures(folder / "split" / "val", ["a", "b"], 3)
 said["split"] = shape_of(load(folder / "split"))
 
+(folder / "split" / "test").mkdir()  # as one is published: images without classes
+Image.new("RGB", (40, 40)).save(folder / "split" / "test" / "1.png")
+said["test without classes"] = shape_of(load(folder / "split"))
+said["a class called train"] = shape_of(load(pictures(folder / "vehicles", ["bus", "car", "train"])))
+
 grey = random.integers(0, 256, (50, 28, 28), dtype=np.uint8)
 labels = np.arange(50) % 5
 np.savez(folder / "keras.npz", x_train=grey, y_train=labels, x_test=grey[:9], y_test=labels[:9])
@@ -126,6 +132,15 @@ said["too few"] = refused(folder / "few")
 pictures(folder / "torn", ["cat", "dog"])
 (folder / "torn" / "cat" / "3.png").write_bytes(b"no image")
 said["torn"] = refused(folder / "torn")
+file = folder / "torn" / "cat" / "3.png"
+file.write_bytes(b"P6 k4 40 255 ")
+said["broken"] = refused(folder / "torn")
+wide = random.integers(0, 60000, (40, 40)).astype(np.uint16)
+Image.fromarray(wide).save(file)
+said["16 bits"] = refused(folder / "torn")
+(folder / "flat" / "train").mkdir(parents=True)
+Image.new("RGB", (40, 40)).save(folder / "flat" / "train" / "1.png")
+said["train without classes"] = refused(folder / "flat")
 (folder / "torn.npz").write_bytes(b"PK no archive")
 said["torn arrays"] = refused(folder / "torn.npz")
 arrays("no names", a=images, b=labels)
@@ -156,6 +171,9 @@ EXPECTED = {
     "other classes": r"train and test have other classes: d\x1b]0;og, dog is in only one of them",
     "too few": "no test set, and no class has the 5 images",
     "torn": "torn/cat/3.png: cannot be read as an image",
+    "broken": "torn/cat/3.png: cannot be read as an image (invalid literal for int()",
+    "16 bits": "torn/cat/3.png: its numbers are wider than 8 bits (mode I;16 of PIL)",
+    "train without classes": "{folder}/flat/train: not a folder of images by class",
     "torn arrays": "torn.npz: cannot be read as arrays of numbers",
     "no names": "no images and labels in it (it has a, b)",
     "lengths": "images has shape (20, 8, 8), labels (19,): one label is needed for each image",
@@ -198,6 +216,19 @@ said["no image"] = refused(saved("no-image", table().remove_columns("image")))
 said["no label"] = refused(saved("no-label", table().remove_columns("label")))
 said["text"] = refused(saved("text", table(label=lambda n: "cat")))
 said["no train"] = refused(saved("no-train", datasets.DatasetDict({"dev": table()})))
+# Numbers from 0 to 1 are as bright as those of arrays, and as bytes.
+shares = random.random((20, 9, 9))
+said["numbers"] = []
+for number, images in enumerate((shares, shares * 255, np.rint(shares * 255).astype(int))):
+    columns = {"image": images.tolist(), "label": [n % 2 for n in range(20)]}
+    rows = load(saved(f"numbers-{number}", datasets.Dataset.from_dict(columns)), augment="none")[0]
+    said["numbers"].append(round(rows.dataset.pick(3).double().mean().item() / 255 - shares[3].mean(), 2))
+paths = datasets.Dataset.from_dict({"image": ["a.png"] * 20, "label": [n % 2 for n in range(20)]})
+said["paths"] = refused(saved("paths", paths))
+flat = datasets.Dataset.from_dict({"image": [[0.5] * 784] * 20, "label": [n % 2 for n in range(20)]})
+said["flat"] = refused(saved("flat", flat))
+none = datasets.DatasetDict({"train": flat, "test": flat.filter(lambda row: False)})
+said["no rows"] = refused(saved("none", none))
 (folder / "torn").mkdir()
 (folder / "torn" / "dataset_info.json").write_text("{}")
 said["torn"] = refused(folder / "torn")
@@ -223,6 +254,8 @@ def test_folders_and_arrays_are_read_in_every_usual_form(trainer: Trainer, tmp_p
         "folder": [24, 6, [3, 32, 32], 3, "image folder pets"],
         "large": [24, 6, [3, 64, 64], 3, "image folder pets"],
         "split": [12, 6, [3, 32, 32], 2, "image folder split"],
+        "test without classes": [12, 6, [3, 32, 32], 2, "image folder split"],
+        "a class called train": [24, 6, [3, 32, 32], 3, "image folder vehicles"],
         "keras": [50, 9, [3, 32, 32], 5, "arrays keras.npz"],
         "first colours": [40, 10, [3, 32, 32], 5, "arrays medical.npz"],
         "loose": [40, 10, [3, 32, 32], 5, "arrays loose"],
@@ -242,7 +275,11 @@ def test_sets_of_hugging_face_are_read_from_disk_or_refused(trainer: Trainer, tm
     said = said_by(trainer, HUGGING_FACE, tmp_path)
     assert said.pop("one table") == [16, 4, [3, 32, 32], 2, "Hugging Face set one"]
     assert said.pop("splits") == [20, 6, [3, 32, 32], 2, "Hugging Face set splits"]
+    assert said.pop("numbers") == [0.0, 0.0, 0.0]
     expected = {
+        "paths": "column image, row 0: neither a picture nor numbers; cast_column('image', Image())",
+        "flat": "column image, row 0 has shape (1, 784): expected (image, row, column)",
+        "no rows": "split test: it has no rows",
         "no image": "split train: no column with images (it has label)",
         "no label": "split train: no column with labels (it has image)",
         "text": "column label: text, not numbers; class_encode_column('label') of datasets numbers it",
@@ -264,6 +301,21 @@ def test_a_training_on_digits_names_its_data_at_every_result(trainer: Trainer, t
     dataset = event_in(read_records(tmp_path), "start")["dataset"]
     assert dataset["name"] == "UCI handwritten digits"
     assert (dataset["num_classes"], dataset["image_size"], dataset["is_synthetic"]) == (10, 32, False)
+
+
+def test_an_image_that_a_loading_process_cannot_read_ends_the_training_with_one_line(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    made = trainer.python(HEAD + 'pictures(folder / "pets", ["cat", "dog"])', tmp_path)
+    assert made.returncode == 0, made.stderr
+    for kept in ("train", "val"):
+        shutil.copytree(tmp_path / "pets", tmp_path / "split" / kept)
+    (tmp_path / "split" / "val" / "dog" / "3.png").write_bytes(b"no image")
+    flags = {"data": tmp_path / "split", "max_steps": 1, "num_workers": 1, "eval_at_end": "true"}
+    done = trainer.run("baseline.py", tmp_path / "run", **flags)
+    assert done.returncode == 2
+    line = f"baseline.py: error: {tmp_path}/split/val/dog/3.png: cannot be read as an image"
+    assert done.stderr.strip() == line
 
 
 def test_a_training_that_is_refused_ends_with_one_line(trainer: Trainer, tmp_path: Path) -> None:

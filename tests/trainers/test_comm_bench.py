@@ -166,6 +166,7 @@ def test_memory_is_the_node_s_or_the_lower_limit_of_a_control_group(trainer: Tra
         "proc/self/cgroup": "0::/job/step\n",
         "sys/fs/cgroup/job/memory.max": "2000000\n",
         "sys/fs/cgroup/job/memory.current": "500000\n",
+        "sys/fs/cgroup/job/memory.stat": "anon 400000\ninactive_file 100000\nactive_file 7\n",
         "sys/fs/cgroup/job/step/memory.max": "max\n",
         "sys/fs/cgroup/job/step/memory.current": "400000\n",
     }.items():
@@ -180,7 +181,11 @@ print(free_host_memory(root), free_host_memory() > 0)
 (root / "sys/fs/cgroup/job/memory.max").write_text("max")
 print(free_host_memory(root))
 (root / "proc/self/cgroup").write_text("5:memory:/slurm/job\\n2:cpu,cpuacct:/slurm/job\\n")
-for name, value in (("limit_in_bytes", 900000), ("usage_in_bytes", 300000)):
+for name, value in (
+    ("limit_in_bytes", 900000),
+    ("usage_in_bytes", 300000),
+    ("stat", "inactive_file 1\\ntotal_inactive_file 50000"),
+):
     file = root / f"sys/fs/cgroup/memory/slurm/memory.{name}"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(str(value))
@@ -188,7 +193,7 @@ print(free_host_memory(root))
 """
     done = trainer.python(code, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["1500000", "True", str(4000 * 1024), "600000"]
+    assert done.stdout.split() == ["1600000", "True", str(4000 * 1024), "650000"]
 
 
 def test_one_rank_alone_prints_that_there_is_nothing_to_measure(trainer: Trainer, tmp_path: Path) -> None:

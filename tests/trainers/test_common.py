@@ -4,6 +4,7 @@ torch."""
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,78 @@ metrics.close()
 assert written.read().count(b"\\n") == 2
 """
 
+FOREIGN_FILES = """
+import argparse, sys
+from pathlib import Path
+import torch
+from common.checkpoint import Checkpoints
+from common.data import FOLDER, generate_cifar10, load_cifar10
+from common.distributed import TrainerError
+
+def refused(call):
+    try:
+        call()
+    except TrainerError as error:
+        print(error)
+
+folder = Path(sys.argv[1])
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+args = argparse.Namespace(model="x")
+whole = Checkpoints(args, model, torch.optim.SGD(model.parameters(), momentum=0.9))
+path = whole.save(str(folder), {"step": 1})
+last = Checkpoints(args, model, torch.optim.SGD(model[1].parameters(), momentum=0.9))
+refused(lambda: last.load(path))
+
+root = generate_cifar10(folder, num_train=50, num_test=10)
+meta = root / FOLDER / "batches.meta"
+meta.write_bytes(meta.read_bytes().replace(b"label_names", b"l\x1b]0;_names"))
+refused(lambda: load_cifar10(str(root), None))
+"""
+
+RUN_DIRS = """
+import os, time
+from common.arguments import run_dir_by_hand
+
+def of(run_id, seconds):
+    os.environ["TORCHELASTIC_RUN_ID"] = run_id
+    moment = time.gmtime(seconds)
+    real, time.strftime = time.strftime, lambda form: real(form, moment)
+    found = run_dir_by_hand()
+    time.strftime = real
+    return found
+
+assert of("none", 0) == of("none", 1) != of("0123456789", 0) == of("0123456789", 1)
+del os.environ["TORCHELASTIC_RUN_ID"]
+assert run_dir_by_hand().rpartition("-")[0].endswith(time.strftime("-%Y%m%d"))
+"""
+
+MAX_SECONDS = """
+from common import distributed
+from common.distributed import StopSignal, why_stopped
+
+distributed.process_age_s = lambda: 50.0  # most of them for imports
+assert StopSignal(40).is_requested and not StopSignal(90).is_requested and not StopSignal(0).is_requested
+stop = StopSignal(40)
+assert why_stopped(stop) == ("max_seconds", "max_seconds are over")
+assert why_stopped(stop, lambda name: [name, "SIGUSR1"]) == ("signal", "SIGUSR1 received")
+"""
+
+FULL_DISK = """
+import resource, sys
+import torch
+from common.metrics import MetricsLog
+
+metrics = MetricsLog(sys.argv[1], torch.device("cpu"))
+metrics.event("first", 1, text="x" * 100)
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+size = metrics._path.stat().st_size
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, hard))  # as a quota ends: within a line
+metrics.event("torn", 2, text="y" * 100)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
+metrics.event("last", 3)
+metrics.close()
+"""
+
 REFUSED = """
 from common.arguments import boolean
 from common.distributed import gpus_were_allotted
@@ -197,6 +270,51 @@ def test_no_step_waits_for_its_numbers(trainer: Trainer, tmp_path: Path) -> None
 
 
 @pytest.mark.train
+def test_a_checkpoint_of_other_layers_and_damaged_images_are_refused_in_one_line_each(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(FOREIGN_FILES, tmp_path)
+    assert done.returncode == 0, done.stderr
+    checkpoint, _, images = done.stdout.splitlines()  # the second line tells of the generated images
+    assert (
+        "step-00000001.pt: does not fit this optimizer: loaded state dict contains a parameter" in checkpoint
+    )
+    assert "not the published CIFAR-10 files, or damaged ('label_names'); delete or replace them" in images
+
+
+@pytest.mark.train
+def test_ranks_that_start_in_different_seconds_write_into_one_folder(trainer: Trainer) -> None:
+    done = trainer.python(RUN_DIRS)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.train
+def test_the_limit_of_seconds_counts_the_start_and_is_told_as_no_signal(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(MAX_SECONDS)
+    assert done.returncode == 0, done.stderr
+    done = trainer.run("baseline.py", tmp_path, epochs=1000, max_seconds=1)
+    assert done.returncode == 0, done.stderr
+    assert "\nmax_seconds are over: leaving at step" in done.stdout
+    assert ".pt (max_seconds)\n" in done.stdout
+    last = (tmp_path / "metrics" / "rank-0.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last)["reason"] == "max_seconds"
+
+
+@pytest.mark.train
+def test_a_line_that_a_full_disk_has_torn_is_told_and_swallows_none_behind_it(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(FULL_DISK, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "File too large; metrics are being lost" in done.stderr
+    lines = (tmp_path / "metrics" / "rank-0.jsonl").read_text().splitlines()
+    assert len(lines) == 3
+    assert [json.loads(line)["event"] for line in (lines[0], lines[2])] == ["first", "last"]
+
+
+@pytest.mark.train
 def test_the_environment_says_whether_gpus_were_allotted(trainer: Trainer) -> None:
     done = trainer.python(REFUSED)
     assert done.returncode == 0, done.stderr
@@ -215,6 +333,8 @@ CHECKPOINT = """
 import os, stat, sys
 from common.checkpoint import save_checkpoint
 folder = os.path.join(sys.argv[1], "checkpoints")
+os.makedirs(folder)
+open(os.path.join(folder, ".step-00000002.pt.4711"), "w").close()  # of a process that was killed
 seen = []
 to_disk = os.fsync
 def fsync(descriptor):
@@ -224,10 +344,13 @@ def fsync(descriptor):
 os.fsync = fsync
 save_checkpoint(sys.argv[1], {"step": 3})
 assert seen == [("file", False), ("folder", True)], seen
+assert os.listdir(folder) == ["step-00000003.pt"], os.listdir(folder)
 """
 
 
 @pytest.mark.train
-def test_a_checkpoint_s_bytes_and_then_its_name_reach_the_disk(trainer: Trainer, tmp_path: Path) -> None:
+def test_a_checkpoint_s_bytes_and_then_its_name_reach_the_disk_and_halves_of_others_go(
+    trainer: Trainer, tmp_path: Path
+) -> None:
     done = trainer.python(CHECKPOINT, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -21,7 +21,7 @@ BUDGETS = {
     "attention": 69,
     "channels_last": 4,
     "compile": 5,
-    "dali": 64,
+    "dali": 67,
     "data_parallel": 7,
     "ddp": 40,
     "deepspeed_zero": 46,

@@ -45,6 +45,68 @@ print(flops_per_token(weights_of_gpt(model), 12, 768, 1024) * 1024)
 print(flops_per_token(540_350_000_000, 118, 48 * 256, 2048) * 238_300 / (6144 * 275e12))
 """
 
+NOT_FINITE = """
+from argparse import Namespace
+import torch
+from common.tokens import Text, show_sample
+
+model = torch.nn.Embedding(4, 4)
+torch.nn.init.constant_(model.weight, float("nan"))
+text = Text(None, None, None, vocabulary=4, tokenizer=None, bytes_per_token=None)
+show_sample(model, text, Namespace(sample_tokens=3, seed=0, sequence_length=8), torch.device("cpu"))
+"""
+
+BROUGHT = """
+import sys
+from argparse import Namespace
+from pathlib import Path
+import numpy as np
+import tokenizers
+from common.distributed import TrainerError
+from common.tokens import load_tokens
+
+folder = Path(sys.argv[1])
+
+def load(text, tokenizer=""):
+    args = Namespace(text=str(text), tokenizer=str(tokenizer), vocabulary=300, sequence_length=16,
+                     num_train_samples=0, cache_dir=str(folder))
+    return load_tokens(args)
+
+one = folder / "test_of_time.bin"
+(np.arange(1000) % 300).astype(np.uint16).tofile(one)
+assert load(one).train_set[0][0].tolist() == list(range(16))
+
+words = tokenizers.models.WordLevel({f"w{number}": number for number in range(70_000)}, unk_token="w0")
+tokenizers.Tokenizer(words).save(str(folder / "tokenizer.json"))
+(folder / "large").mkdir()
+for name in ("train", "val"):
+    np.arange(66_000, 68_000, dtype=np.uint32).tofile(folder / "large" / f"{name}.bin")
+np.save(folder / "padded.npy", np.arange(1000) % 300 - 1)
+try:
+    load(folder / "padded.npy")
+except TrainerError as error:
+    assert str(error).startswith("token -1 to train on: tokens are numbered from 0 on"), error
+else:
+    raise AssertionError("a token of -1 was accepted")
+text = load(folder / "large", folder)
+assert text.train_set[0][0].tolist() == list(range(66_000, 66_016)), text.train_set[0][0]
+assert len(text.train_set) == 1999 // 16
+"""
+
+ONE_LINE = """
+import sys
+from pathlib import Path
+from common.tokens import PIECE, documents
+
+file = Path(sys.argv[1]) / "text8.txt"
+text = "anarchism originated " * (3 * PIECE // 20)
+file.write_text(text)
+pieces = list(documents([file]))
+assert "".join(piece for _, piece, _ in pieces) == text
+assert max(len(piece) for _, piece, _ in pieces) <= PIECE
+assert [is_end for _, _, is_end in pieces] == [False] * (len(pieces) - 1) + [True]
+"""
+
 PACKED = """
 import sys
 from argparse import Namespace
@@ -140,6 +202,12 @@ def test_it_learns_says_its_loss_in_three_ways_and_goes_on_bit_for_bit_where_it_
     assert values[0] == values[1]
 
 
+def test_a_model_that_is_not_finite_any_more_writes_no_sample_and_ends_well(trainer: Trainer) -> None:
+    done = trainer.python(NOT_FINITE)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "sample: none, as the model's outputs are not finite\n"
+
+
 def read_samples(stdout: str) -> str:
     return "".join(line for line in stdout.splitlines(keepends=True) if line.startswith("  | "))
 
@@ -188,6 +256,18 @@ def test_documents_follow_each_other_without_padding_and_one_in_ten_is_held_out(
     assert documents[9] == "document 10 says ü 10"
     assert held_out.startswith("document 9 says ü 9")
     assert not [document for document in documents if "document 9 " in document or "19 says" in document]
+
+
+def test_a_text_of_one_line_is_tokenized_in_pieces_like_any_other(trainer: Trainer, tmp_path: Path) -> None:
+    done = trainer.python(ONE_LINE, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_one_file_of_tokens_may_have_any_name_and_as_many_bits_as_its_tokenizer_needs(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(BROUGHT, tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_tokens_that_one_brings_are_trained_on_as_they_are(

@@ -22,6 +22,19 @@ NOT_OPTIONS: dict[str, Any] = {
 }
 """Options that the fixture passes by default, and that benches do not have."""
 
+DIVERGED = """
+import sys
+from argparse import Namespace
+import torch
+import number_formats
+from common.bench import Bench
+
+kinds = {"weights": torch.tensor([float("nan"), float("inf"), 1.0]), "activations": torch.zeros(3)}
+number_formats.gradients_of_last_step = lambda *_: kinds
+with Bench(Namespace(run_dir=sys.argv[1], max_seconds=0, max_steps=3), torch.device("cpu")) as bench:
+    number_formats.show_gradients(Namespace(max_steps=3), None, bench.device, bench)
+"""
+
 SERVER = """
 import argparse, os, sys
 from datetime import timedelta
@@ -144,6 +157,9 @@ def test_number_formats_lose_precision_by_their_bits_and_histograms_count_every_
     assert {row["in_fp32"] for row in sums} == {300}
 
     records = read_records(tmp_path)
+    largest = {row["format"]: row["largest"] for row in records if row.get("event") == "format"}
+    assert largest["tf32"] == (2 - 2**-10) * 2.0**127 < largest["fp32"] == (2 - 2**-23) * 2.0**127
+    assert (largest["fp16"], largest["e4m3"], largest["e5m2"]) == (65504, 448, 57344)
     became = {row["format"]: row["became"] for row in records if row.get("event") == "format"}
     assert became["fp16"] == ["0", "0.099976", "4096", "inf"]
     assert became["bf16"][2:] == ["4096", "70144"]
@@ -159,6 +175,17 @@ def test_number_formats_lose_precision_by_their_bits_and_histograms_count_every_
     assert to_zero == sorted(to_zero, reverse=True), "with a larger loss scale fewer values become zero"
 
 
+def test_gradients_of_a_training_that_has_diverged_are_not_taken_for_numbers(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(DIVERGED, tmp_path)
+    assert done.returncode == 0, done.stderr
+    not_finite, zero = (line for line in done.stdout.splitlines() if line)
+    assert not_finite.startswith("gradients of the weights: not measured: 2 of them are not finite; ")
+    assert zero.startswith("gradients of the activations: not measured: all of them are zero; ")
+    assert read_records(tmp_path) == []
+
+
 def test_a_server_hands_out_every_batch_once_and_counts_how_old_each_gradient_is(
     trainer: Trainer, tmp_path: Path
 ) -> None:
@@ -172,7 +199,7 @@ def test_a_server_applies_the_same_number_of_gradients_in_three_ways(
     trainer: Trainer, tmp_path: Path
 ) -> None:
     num_gradients, num_workers = 13, 2
-    flags = {"max_steps": num_gradients, "width": 4, "batch_size": 8, "num_train_samples": 32}
+    flags = {"max_steps": num_gradients, "width": 4, "batch_size": 40, "num_train_samples": 32}
     ways = {
         row["way"]: row
         for row in rows_of(trainer, "stale_gradients.py", tmp_path, "way", ranks=1 + num_workers, **flags)
@@ -188,6 +215,7 @@ def test_a_server_applies_the_same_number_of_gradients_in_three_ways(
     assert 0 < ways["async"]["mean_age"] <= num_workers - 1
     steps = [record for record in read_records(tmp_path) if "event" not in record]
     assert [step["step"] for step in steps] == list(range(1, num_gradients + 1))
+    assert {step["num_samples"] for step in steps} == {32}  # there are no more
 
 
 def test_the_buckets_of_each_row_hold_all_gradients_and_the_last_row_has_one(
@@ -207,8 +235,10 @@ def test_the_buckets_of_each_row_hold_all_gradients_and_the_last_row_has_one(
 def test_the_calculated_step_time_overlaps_messages_with_the_backward_pass(trainer: Trainer) -> None:
     code = """
 import json
-from ddp_buckets import model_of_step
+from ddp_buckets import fastest, model_of_step
 
+assert fastest([(9, 0.1, 3.0), (2, 0.25, 1.0), (1, 1, 1.2), (1, 4, 0.9)]) == "all in one bucket"
+assert fastest([(9, 0.1, 3.0), (2, 0.25, 1.0), (2, 1, 0.9), (1, 4, 1.2)]) == "2 buckets, bucket_cap_mb=0.25"
 ready = {3: 1.0, 2: 2.0, 1: 3.0, 0: 4.0}  # the last layer's gradient comes first
 def step(*buckets, alpha):
     return model_of_step([(list(numbers), 10 * len(numbers)) for numbers in buckets], ready, 5.0, alpha, 0.05)

@@ -27,7 +27,7 @@ SIZES: dict[str, Any] = {
     "layers": 2,
     "heads": 2,
     "embedding": 32,
-    "sequence_length": 48,
+    "sequence_length": 64,
 }
 
 MASKED = """
@@ -50,6 +50,43 @@ print(len(Answers([("a " * 200, "b")], tokenizer, 64)[0][1]))
 """
 
 
+USUAL_FILES = """
+import json, sys
+from pathlib import Path
+from common.finetuning import load_pairs
+from common.tokens import documents
+
+folder = Path(sys.argv[1])
+said = {"instruction": "one\\u2028two\\x85three", "response": "yes", "text": "a\\u2029b"}
+lines = (json.dumps(said, ensure_ascii=False) + "\\n") * 12
+for encoding in ("utf-8", "utf-8-sig"):  # the second is that of editors on Windows
+    file = folder / f"{encoding}.jsonl"
+    file.write_text(lines + "\\n", encoding=encoding)
+    pairs = load_pairs(str(file))[0]
+    assert pairs == [(said["instruction"], said["response"])] * 12, pairs
+    assert list(documents([file])) == [(number, said["text"], True) for number in range(12)]
+"""
+
+TOO_LONG = """
+from common.distributed import TrainerError
+from common.finetuning import Base, IGNORED, answers_of
+from common.tokenizer import learn
+
+pairs = [(f"Say {number}.", "yes") for number in range(30)]
+pairs[4] = pairs[19] = ("word " * 200, "no")  # the second would be held out
+tokenizer = learn((" ".join(pair) for pair in pairs), 300)
+text = answers_of(pairs, "pairs", False, Base(None, tokenizer, "none"), 48)
+for part in (text.train_set, text.held_out):
+    assert all((targets != IGNORED).any() for _, targets in part)
+try:
+    answers_of(pairs[:6], "pairs", False, Base(None, tokenizer, "none"), 48)
+except TrainerError as error:
+    assert str(error).startswith("no pair to hold out among 6: it takes 10 different ones"), error
+else:
+    raise AssertionError("nothing to hold out")
+"""
+
+
 def pairs_in(path: Path) -> Path:
     lines = [{"instruction": f"Say {word}.", "response": word * 2} for word in "abcdefghijklmnopqrst"]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -60,6 +97,21 @@ def test_the_response_and_its_end_alone_are_learned(trainer: Trainer, tmp_path: 
     done = trainer.python(MASKED, pairs_in(tmp_path / "pairs.jsonl"))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "64\n"
+
+
+def test_lines_of_json_are_read_with_blank_ones_and_with_any_character_in_a_text(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(USUAL_FILES, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_pair_without_a_token_to_learn_is_left_out(trainer: Trainer) -> None:
+    """The loss of such a pair is no number, which made the loss of its whole step none."""
+    done = trainer.python(TOO_LONG)
+    assert done.returncode == 0, done.stderr
+    assert "data: left out, as the instruction alone fills 48 tokens: 2\n" in done.stdout
+    assert "26 to train on, 2 held out" in done.stdout
 
 
 def test_adapters_learn_beside_a_trained_model_are_kept_alone_and_merge(
@@ -80,6 +132,7 @@ def test_adapters_learn_beside_a_trained_model_are_kept_alone_and_merge(
             base=tmp_path / "base",
             max_steps=until,
             lr_schedule="constant",
+            heads=3,  # the default embedding is no multiple of
         )
         assert done.returncode == 0, done.stderr
     records = [read_records(tmp_path / name) for name in ("parted", "whole")]
@@ -91,6 +144,7 @@ def test_adapters_learn_beside_a_trained_model_are_kept_alone_and_merge(
     # Two matrices of rank 8 beside each of six in both blocks; of the whole model nothing else has learned.
     num_adapters = 2 * 8 * (4 * (32 + 32) + 2 * (32 + 128))
     assert f"trained: {num_adapters:,} of " in done.stdout
+    assert "model: adapters, layers 2, heads 2, " in done.stdout
     assert event_in(records[1], "start")["num_parameters"] == num_adapters
     size = (tmp_path / "whole" / "checkpoints" / "adapters.pt").stat().st_size
     assert 4 * num_adapters < size < 4 * num_adapters + 24 * 1000

@@ -33,7 +33,7 @@ for name in ("simplecnn", "resnet18", "resnet50", "vgg11", "vit_tiny", "vit_b_16
 with torch.device("meta"):
     large = build_model("resnet18", 64, ImagesInfo("x", "y", False, 1000, 224))
 said["224"] = [count_parameters(large), large.said.split(";")[0]]
-for name, width, size in (("resnet50", 16, 32), ("vit_tiny", 64, 100)):
+for name, width, size in (("resnet50", 16, 32), ("vit_tiny", 64, 100), ("gpt", 65, 32)):
     try:
         build_model(name, width, ImagesInfo("x", "y", False, 7, size))
     except TrainerError as error:
@@ -142,6 +142,7 @@ def said_by(trainer: Trainer, code: str, *arguments: object) -> dict[str, Any]:
 def test_every_model_follows_the_classes_and_says_how_it_differs(trainer: Trainer) -> None:
     said = said_by(trainer, BUILT)
     assert said.pop("resnet50 16 32").endswith("leave width at 64, not 16")
+    assert said.pop("gpt 65 32").endswith("2 x width, so width must be even, not 65")
     assert said.pop("vit_tiny 64 100").endswith("image_size 100 is not a multiple of 16")
     assert {name: number for name, (number, _) in said.items()} == {
         "simplecnn": 2_472_967,

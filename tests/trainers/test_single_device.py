@@ -100,6 +100,20 @@ def test_a_run_with_its_data_on_the_device_learns_and_goes_on_from_a_checkpoint_
     assert [step["loss"] for step in steps_in(resumed)] == losses[13:]
 
 
+@pytest.mark.long
+def test_a_checkpoint_of_another_batch_size_is_gone_on_from_in_whole_batches(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    flags: dict[str, Any] = {"num_workers": None, "compile": "false"}
+    records_of(trainer, "fast.py", tmp_path / "first", max_steps=3, batch_size=16, **flags)
+    flags |= {"batch_size": 64, "checkpoint_every": 8, "max_steps": 9}
+    checkpoint = tmp_path / "first" / "checkpoints" / "step-00000003.pt"
+    records_of(trainer, "fast.py", tmp_path / "second", resume_from=checkpoint, **flags)
+    code = "import sys, torch; print(torch.load(sys.argv[1])['position'])"
+    done = trainer.python(code, tmp_path / "second" / "checkpoints" / "step-00000008.pt")
+    assert done.stdout == "320\n"  # the whole epoch, of which the first 48 samples had been seen
+
+
 def test_images_on_the_device_are_those_of_the_loader_cropped_and_mirrored(trainer: Trainer) -> None:
     code = """
 import sys

@@ -67,7 +67,7 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "default": 0,
         "min": 0,
         "unit": "s",
-        "help": "Time after which the run saves and ends, start-up included; 0: no limit",
+        "help": "Time after which the run saves and ends, start-up of the process included; 0: no limit",
     },
     "num_workers": {
         "type": int,
@@ -288,7 +288,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "default": "",
         "help": (
             "File or folder to learn from: plain text (.txt .md .rst .py, .jsonl with a field text), or "
-            "tokens (.bin of uint16 as nanoGPT writes, .npy); empty: the sources of Python's standard library"
+            "tokens (.bin of uint16 as nanoGPT writes, of uint32 for a tokenizer of more than 65,536 tokens; "
+            ".npy); empty: the sources of Python's standard library"
         ),
     },
     "tokenizer": {
@@ -527,6 +528,18 @@ def _for_argparse(keywords: Dict[str, Any]) -> Dict[str, Any]:
 def run_dir_by_hand() -> str:
     """Where a trainer that was started without --run_dir writes: a new folder, the same one for all ranks of
     one torchrun."""
-    started = os.environ.get("TORCHELASTIC_RUN_ID", "none")
-    label = time.strftime("%Y%m%d-%H%M%S") if started == "none" else started[:8]
+    started = os.environ.get("TORCHELASTIC_RUN_ID", "")[:8]
+    if started == "none":  # torchrun without an id of its own, which is the parent of its ranks
+        started = _identity_of(os.getppid())
+    label = started or time.strftime("%Y%m%d-%H%M%S")
     return os.path.join("runs", f"{os.path.basename(sys.argv[0]).partition('.')[0]}-{label}")
+
+
+def _identity_of(pid: int) -> str:
+    """A process by its number and the time of its start in clock ticks; empty where the system does not
+    tell."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return f"{pid}-{file.read().rpartition(')')[2].split()[19]}"
+    except (OSError, IndexError):
+        return ""

@@ -89,11 +89,15 @@ def as_bytes(images: Array, where: str) -> Array:
     kind = images.dtype.kind
     if kind not in "buif" or not images.size:
         raise TrainerError(f"{where} holds {images.dtype}: expected numbers")
-    low, high = float(images.min()), float(images.max())
+    scale = scale_of(kind, float(images.min()), float(images.max()), where)
+    return np.rint(images * scale).astype(np.uint8)
+
+
+def scale_of(kind: str, low: float, high: float, where: str) -> float:
+    """The factor that makes bytes of numbers of this kind of dtype, between these two."""
     if not (low >= 0 and high <= 255):  # also where one is not a number
         raise TrainerError(f"{where} holds values from {low:g} to {high:g}: expected 0 to 255, or 0 to 1")
-    scale = 255.0 if kind == "b" or (kind == "f" and high <= 1) else 1.0
-    return np.rint(images * scale).astype(np.uint8)
+    return 255.0 if kind == "b" or (kind == "f" and high <= 1) else 1.0
 
 
 def as_labels(labels: Array, where: str) -> Array:

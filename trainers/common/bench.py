@@ -16,7 +16,7 @@ from typing import Any, Callable, NoReturn
 import torch
 import torch.distributed as dist
 
-from common.distributed import STOPPED_EARLY, StopSignal, any_rank, describe_process, finish, print_rank0
+from common.distributed import StopSignal, any_rank, describe_process, finish, print_rank0, why_stopped
 from common.metrics import MetricsLog
 
 WARM_UP_ROUNDS = 2
@@ -86,9 +86,10 @@ class Bench:
 
     def finish(self) -> NoReturn:
         """End this process when all ranks have come so far."""
-        reason = self.stop.reason if self.is_cut_short else "max_steps"
-        if reason in STOPPED_EARLY:
-            print_rank0(f"{self.stop.name or 'stop signal'} received: the missing rows did not start")
+        reason = "max_steps"
+        if self.is_cut_short:
+            reason, why = why_stopped(self.stop)
+            print_rank0(f"{why}: the missing rows did not start")
         finish(self.metrics, self.step, reason)
 
 

@@ -13,9 +13,10 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 import torch
+from PIL import Image, UnidentifiedImageError
 from torch.utils.data import Dataset, Subset
 
-from common.arrays import Array, as_labels, read_arrays
+from common.arrays import Array, as_colours, as_labels, read_arrays, scale_of
 from common.digits import digits_file, load_digits
 from common.distributed import Refused, TrainerError, node_name, print_rank0
 from common.images import AUGMENTATIONS, ImagesInfo, shown, transforms
@@ -26,6 +27,8 @@ HELD_OUT = 5
 _TEST_NAMES = ("test", "val", "valid", "validation")
 _NUM_MEASURED = 500
 """Images of which the mean and the spread of the colours are taken."""
+_NUM_LOOKED_AT = 50
+"""Rows of numbers of which the range is taken."""
 
 
 class Images(Dataset[Any]):
@@ -98,9 +101,8 @@ def _at(path: Path) -> _Found:
         what = "it is not an .npz file" if path.exists() else "it is not there"
         raise Refused(
             "file_not_found",
-            f"data {shown(path)}, seen from {node_name()}: {what}; expected auto, cifar10, "
-            "generated, digits, an .npz"
-            " file or a folder",
+            f"data {shown(path)}, seen from {node_name()}: {what}; expected auto, cifar10, generated, "
+            "digits, an .npz file or a folder",
         )
     if (path / "images.npy").exists() or (path / "train_images.npy").exists():
         return _arrays(path)
@@ -142,21 +144,30 @@ class _ClassFolders(datasets.ImageFolder):
     """Without hidden folders: tools leave some, and none is a class."""
 
     def find_classes(self, directory: str) -> tuple[list[str], dict[str, int]]:
-        names = sorted(
-            entry.name
-            for entry in Path(directory).iterdir()
-            if entry.is_dir() and not entry.name.startswith(".")
-        )
+        names = _folders_in(Path(directory))
         if not names:
             raise FileNotFoundError("it has no folders, one for each class")
         return names, {name: number for number, name in enumerate(names)}
 
 
+def _folders_in(folder: Path) -> list[str]:
+    """The names of its visible folders, ordered."""
+    try:
+        return sorted(
+            entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+        )
+    except OSError as error:
+        raise TrainerError(f"{shown(folder)}: cannot be listed ({error.strerror})") from error
+
+
 def _folders(path: Path) -> _Found:
-    train = path / "train" if (path / "train").is_dir() else path
-    test = next((path / name for name in _TEST_NAMES if (path / name).is_dir()), None)
-    if train == path:
-        test = None  # a class may be called `test`
+    names = _folders_in(path)
+    tests = [path / name for name in _TEST_NAMES if name in names]
+    train, test = path, None  # a class may be called `test`
+    if "train" in names and (tests or names == ["train"] or _folders_in(path / "train")):  # or `train`
+        train = path / "train"
+        # The images of a published test set often have no classes.
+        test = next((folder for folder in tests if _folders_in(folder)), next(iter(tests), None))
     sets = [_class_folders(folder) for folder in (train, test) if folder is not None]
     if len(sets) == 2 and sets[0].classes != sets[1].classes:
         only = sorted(set(sets[0].classes) ^ set(sets[1].classes))
@@ -192,9 +203,18 @@ class _Files:
     def __call__(self, index: int) -> Any:
         path, _ = self.folder.samples[index]
         try:
-            return self.folder.loader(path)
-        except OSError as error:  # also a file that is no image
+            with Image.open(path) as image:
+                return _of_eight_bits(image, shown(path)).convert("RGB")
+        except UnidentifiedImageError as error:
             raise TrainerError(f"{shown(path)}: cannot be read as an image") from error
+        except (
+            OSError,
+            SyntaxError,
+            ValueError,
+            Image.DecompressionBombError,
+        ) as error:  # as formats have it
+            reason = shown((str(error).splitlines() or [type(error).__name__])[0])
+            raise TrainerError(f"{shown(path)}: cannot be read as an image ({reason})") from error
 
 
 def _hugging_face(path: Path) -> _Found:
@@ -203,13 +223,12 @@ def _hugging_face(path: Path) -> _Found:
     except ImportError as error:
         raise Refused(
             "module_not_found",
-            f"{error}: {shown(path)} is a data set of Hugging Face; pip install datasets, "
-            "in the environment that"
-            " trains",
+            f"{error}: {shown(path)} is a data set of Hugging Face; pip install datasets, in the environment "
+            "that trains",
         ) from error
     try:
         loaded = hugging_face.load_from_disk(str(path))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise TrainerError(
             f"{shown(path)}: not a data set that was saved to disk ({shown(reason)})"
@@ -258,29 +277,62 @@ def _columns(path: Path, split: Any, name: str, hugging_face: Any) -> Images:
             raise TrainerError(
                 f"{where}: no column with {what} (it has {there}): name one image, the other label"
             )
+    if not len(split):
+        raise TrainerError(f"{where}: it has no rows")
     numbers = np.asarray(split[label][:])
     if numbers.dtype.kind not in "uif":
         raise TrainerError(
-            f"{where}, column {shown(label)}: text, not numbers; "
-            f"class_encode_column({shown(label)!r}) of datasets"
-            " numbers it"
+            f"{where}, column {shown(label)}: text, not numbers; class_encode_column({shown(label)!r}) of "
+            "datasets numbers it"
         )
-    return Images(_Rows(split, str(image)), as_labels(numbers, f"{where}, column {shown(label)}"))
+    rows = _Rows(split, str(image), f"{where}, column {shown(image)}")
+    return Images(rows, as_labels(numbers, f"{where}, column {shown(label)}"))
 
 
 class _Rows:
-    """Gives the images of a column."""
+    """Gives the images of a column: pictures, or numbers, which become bytes as those of arrays do."""
 
-    def __init__(self, split: Any, column: str) -> None:
-        self.split, self.column = split, column
+    def __init__(self, split: Any, column: str, where: str) -> None:
+        self.split, self.column, self.where = split, column, where
+        looked_at = [self._at(index) for index in _spread_over(len(split), _NUM_LOOKED_AT)]
+        numbers = [np.asarray(image) for image in looked_at if isinstance(image, (list, np.ndarray))]
+        self.scale = 1.0
+        if numbers:
+            low, high = min(float(each.min()) for each in numbers), max(float(each.max()) for each in numbers)
+            self.scale = scale_of(numbers[0].dtype.kind, low, high, where)
+
+    def _at(self, index: int) -> Any:
+        return self.split[index][self.column]
 
     def __call__(self, index: int) -> Any:
-        image = self.split[index][self.column]
-        if isinstance(image, list):
-            image = np.asarray(image, dtype=np.uint8)
-        if isinstance(image, np.ndarray):
-            return torch.from_numpy(image if image.ndim == 2 else image.transpose(2, 0, 1))
-        return image
+        image, where = self._at(index), f"{self.where}, row {index}"
+        if hasattr(image, "convert"):
+            return _of_eight_bits(image, where)
+        if not isinstance(image, (list, np.ndarray)):
+            raise TrainerError(
+                f"{where}: neither a picture nor numbers; cast_column({shown(self.column)!r}, Image()) of "
+                "datasets makes pictures of paths"
+            )
+        numbers = np.asarray(image)
+        if numbers.ndim == 3 and numbers.shape[-1] == 4:
+            numbers = numbers[..., :3]  # without transparency
+        numbers = as_colours(numbers[None], where)[0]
+        scaled = numbers if numbers.dtype == np.uint8 else np.rint(numbers * self.scale)
+        if not (scaled.min() >= 0 and scaled.max() <= 255):
+            raise TrainerError(
+                f"{where} holds values from {numbers.min():g} to {numbers.max():g}, unlike others of the set"
+            )
+        return torch.from_numpy(np.array(scaled, dtype=np.uint8)).permute(2, 0, 1)
+
+
+def _of_eight_bits(image: Any, where: str) -> Any:
+    """The picture. PIL makes colours of wider numbers by cutting them off at 255: all would be white."""
+    if image.mode.startswith(("I", "F")):
+        raise TrainerError(
+            f"{where}: its numbers are wider than 8 bits (mode {image.mode} of PIL): make 8 bits of them, or "
+            "bring them as arrays"
+        )
+    return image
 
 
 def _split(found: _Found) -> tuple[Any, Any, str]:
@@ -322,9 +374,8 @@ def _count_classes(found: _Found, train: Any, test: Any) -> int:
         )
     if num_classes > max(1000, len(train)):
         raise TrainerError(
-            f"{where}: labels go up to {num_classes - 1}, but only {len(trained)} are used: "
-            "number the classes"
-            " from 0 on"
+            f"{where}: labels go up to {num_classes - 1}, but only {len(trained)} are used: number the "
+            "classes from 0 on"
         )
     return num_classes
 
@@ -332,11 +383,16 @@ def _count_classes(found: _Found, train: Any, test: Any) -> int:
 def _statistics(train: Any, fit: Callable[[Any], Any]) -> tuple[list[float], list[float]]:
     """Mean and spread of each colour, over some images from everywhere in the set: the same on all ranks."""
     to_tensor = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
-    indices = np.linspace(0, len(train) - 1, min(_NUM_MEASURED, len(train))).astype(int).tolist()
     images = _images_of(train)
-    pixels = torch.stack([to_tensor(fit(images(index))) for index in indices])
+    pixels = torch.stack([to_tensor(fit(images(index))) for index in _spread_over(len(train), _NUM_MEASURED)])
     spread = pixels.std(dim=(0, 2, 3)).clamp(min=1e-3)  # of images without any difference
     return pixels.mean(dim=(0, 2, 3)).tolist(), spread.tolist()
+
+
+def _spread_over(num: int, at_most: int) -> list[int]:
+    """Numbers below `num` at equal distances, `at_most` so many."""
+    found: list[int] = np.linspace(0, num - 1, min(at_most, num)).astype(int).tolist()
+    return found
 
 
 def _images_of(samples: Any) -> Callable[[int], Any]:

@@ -84,7 +84,10 @@ class Checkpoints:
         for name, part in self._parts.items():
             try:
                 part.load_state_dict(saved[name])
-            except RuntimeError as error:  # other classes, or images of another size
+            except (
+                RuntimeError,
+                ValueError,
+            ) as error:  # other classes, images of another size, frozen layers
                 what = str(error).strip().splitlines()[-1].strip()
                 raise TrainerError(f"{path}: does not fit this {name}: {what}") from error
         return saved
@@ -108,6 +111,7 @@ def save_checkpoint(run_dir: str, state: dict[str, Any]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{state['step']:08d}.pt"
     unfinished = folder / f".{path.name}.{os.getpid()}"
+    remove_unfinished(folder)
     try:
         with open(unfinished, "wb") as file:
             torch.save(state, file)
@@ -122,6 +126,13 @@ def save_checkpoint(run_dir: str, state: dict[str, Any]) -> Path:
         with contextlib.suppress(OSError):
             old.unlink()
     return path
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a run that was killed while it wrote has left. The process that writes calls it."""
+    for stale in folder.glob(".step-*.pt.*"):
+        with contextlib.suppress(OSError):
+            stale.unlink()
 
 
 def to_disk(path: Path) -> None:

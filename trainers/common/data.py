@@ -34,9 +34,8 @@ MARKER = "SYNTHETIC"
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta")
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-GENERATOR_VERSION = (
-    2  # goes up with every change of the images: a set that lies in a cache is never taken for another
-)
+GENERATOR_VERSION = 2
+"""Goes up with every change of the images: a set that lies in a cache is never taken for another."""
 
 
 class GeneratedCIFAR10(datasets.CIFAR10):
@@ -86,9 +85,11 @@ def load_cifar10(
     try:
         train_set: Dataset[Any] = files(str(root), train=True, transform=ready)
         test_set: Dataset[Any] = files(str(root), train=False, transform=as_it_is)
-    except (RuntimeError, OSError, pickle.UnpicklingError, EOFError) as error:
+    except Exception as error:  # a damaged pickle raises almost any
+        reason = shown((str(error).splitlines() or [type(error).__name__])[0])
         raise TrainerError(
-            f"{root / FOLDER}: not the published CIFAR-10 files, or damaged ({error}); delete or replace them"
+            f"{root / FOLDER}: not the published CIFAR-10 files, or damaged ({reason}); delete or replace "
+            "them"
         ) from error
     if 0 < num_train_samples < len(train_set):  # type: ignore[arg-type] # CIFAR10 has a length
         train_set = Subset(train_set, range(num_train_samples))
@@ -129,9 +130,8 @@ def find_cifar10(data_dir: str | None, is_needed: bool = False) -> Path | None:
         raise Refused(
             "file_not_found",
             f"no complete {FOLDER} in {data_dir or 'the usual places'}, seen from "
-            f"{node_name()}; compute nodes do not download: "
-            "run `python -c"
-            f' "{fetch}"` on a login node, or leave out data_dir to train on generated data',
+            f'{node_name()}; compute nodes do not download: run `python -c "{fetch}"` on a login node, or '
+            "leave out data_dir to train on generated data",
         )
     return None
 

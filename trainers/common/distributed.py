@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader
 
 from common import flight
 from common.checks import cores_of_process, cores_per_rank, order_of_epoch, what_is_wrong
-from common.timing import as_text
+from common.timing import as_text, process_age_s
 
 
 class TrainerError(Exception):
@@ -50,14 +50,16 @@ def run(main: Callable[[], None]) -> NoReturn:
     if world_size_from_env() > 1:
         flight.offer()
     try:
-        record(
-            main
-        )()  # writes $TORCHELASTIC_ERROR_FILE, from which torchrun and coach learn the first rank that failed
+        # It writes $TORCHELASTIC_ERROR_FILE, from which torchrun and coach learn the first rank that failed.
+        record(main)()
     except Refused as error:
         print(f"coach: {error}", file=sys.stderr)
         _leave(78)  # EX_CONFIG
     except TrainerError as error:
-        print(f"{os.path.basename(sys.argv[0])}: error: {error}", file=sys.stderr)  # as argparse says it
+        said = str(error)
+        if "\n" in said:  # of a DataLoader worker: torch puts its traceback there, which ends with the error
+            said = said.strip().splitlines()[-1].partition(": ")[2]
+        print(f"{os.path.basename(sys.argv[0])}: error: {said}", file=sys.stderr)  # as argparse says it
         _leave(2)
     except Exception:
         traceback.print_exc()
@@ -84,9 +86,8 @@ def _leave(exit_code: int) -> NoReturn:
     # Not sys.exit: gloo's threads may touch Python objects while the interpreter is torn down, and abort the
     # process after its success.
     if multiprocessing.active_children():
-        signal.signal(
-            signal.SIGCHLD, signal.SIG_DFL
-        )  # DataLoader's handler would raise for the workers that end here
+        # DataLoader's handler would raise for the workers that end here.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for worker in multiprocessing.active_children():
             worker.kill()
     sys.stdout.flush()
@@ -100,14 +101,14 @@ STOPPED_EARLY = ("signal", "max_seconds")
 
 class StopSignal:
     """Remembers that SIGUSR1 (the time limit is near) or SIGTERM (cancelled, preempted) came, or that
-    `max_seconds` are over.
+    `max_seconds` since the start of this process are over.
 
     Ask at the end of a step. `max_seconds` of 0 are never over.
     """
 
     def __init__(self, max_seconds: float = 0) -> None:
         self.name: str | None = None
-        self._ends = time.monotonic() + max_seconds if max_seconds else float("inf")
+        self._ends = time.monotonic() + max_seconds - process_age_s() if max_seconds else float("inf")
         for number in (signal.SIGUSR1, signal.SIGTERM):
             signal.signal(number, self._receive)
 
@@ -118,16 +119,16 @@ class StopSignal:
     def is_requested(self) -> bool:
         return self.name is not None or time.monotonic() >= self._ends
 
-    @property
-    def reason(self) -> str:
-        """`signal`, also where another rank was asked, or `max_seconds`."""
-        return "max_seconds" if self.name is None and time.monotonic() >= self._ends else "signal"
-
 
 def print_rank0(*texts: object) -> None:
     """Print on the first rank only, at once."""
     if rank_from_env() == 0:
         print(*texts, flush=True)
+
+
+def counted(num: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{num:,} {noun}" if num == 1 else f"{num:,} {noun}s"
 
 
 def rank_from_env() -> int:
@@ -148,7 +149,7 @@ def node_name() -> str:
 
 
 def require_single_process() -> None:
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    world_size = world_size_from_env()
     if world_size > 1:
         raise TrainerError(
             f"this trainer uses one process, but {world_size} were started: start one, or use ddp.py"
@@ -161,10 +162,8 @@ def require_torchrun() -> None:
     ]
     if missing:
         raise TrainerError(
-            (
-                f"{', '.join(missing)} not set: start with `torchrun --standalone --nproc-per-node=2 "
-                f"{sys.argv[0]} …`"
-            )
+            f"{', '.join(missing)} not set: start with `torchrun --standalone --nproc-per-node=2 "
+            f"{sys.argv[0]} …`"
         )
 
 
@@ -323,6 +322,13 @@ def gather(value: Any) -> list[Any]:
     values: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(values, value)
     return values
+
+
+def why_stopped(stop: StopSignal, gather: Callable[[Any], list[Any]] = gather) -> tuple[str, str]:
+    """Why a training ends early: `signal` if one came on any rank, else `max_seconds`; and the same in words.
+    All ranks call it, and get the same answer."""
+    names = [name for name in gather(stop.name) if name]
+    return ("signal", f"{names[0]} received") if names else ("max_seconds", "max_seconds are over")
 
 
 def same_buffers(model: nn.Module) -> None:

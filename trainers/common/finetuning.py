@@ -41,6 +41,8 @@ class Base:
 def load_base(args: argparse.Namespace, pairs: Sequence[tuple[str, str]]) -> Base:
     """The model that --base names, whose sizes `args` get. Without one a fresh model, not trained yet."""
     if not args.base:
+        if args.embedding % args.heads:
+            raise TrainerError(f"embedding={args.embedding} must be a multiple of heads={args.heads}")
         tokenizer = learn((asked_and_said(*pair) for pair in pairs), args.vocabulary)
         model = gpt2(*(getattr(args, name) for name in SIZES), _padded(tokenizer), args.dropout)
         print_rank0(
@@ -92,7 +94,8 @@ def load_pairs(path: str) -> tuple[list[tuple[str, str]], str, bool]:
         return generated_pairs(), f"{NUM_GENERATED} generated pairs on twelve words", True
     file = Path(path).expanduser()
     try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        # Not splitlines: in JSON a text may hold the other characters at which that cuts.
+        lines = file.read_text(encoding="utf-8-sig", errors="replace").split("\n")
     except OSError as error:
         raise TrainerError(f"--pairs {file}: {error.strerror}") from None
     pairs = [
@@ -137,6 +140,11 @@ def asked_and_said(instruction: str, response: str) -> str:
     return asked(instruction) + response
 
 
+def _tokens_of(text: str, tokenizer: Any) -> list[int]:
+    tokens: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+    return tokens
+
+
 class Answers(Dataset[Any]):
     """Item i: the tokens of a pair, and as targets those of its response and of its end alone.
 
@@ -152,10 +160,7 @@ class Answers(Dataset[Any]):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         instruction, response = self.pairs[index]
-        question, answer = (
-            self.tokenizer.encode(text, add_special_tokens=False).ids
-            for text in (asked(instruction), response)
-        )
+        question, answer = (_tokens_of(text, self.tokenizer) for text in (asked(instruction), response))
         tokens = [*question, *answer, self.end][: self.length + 1]
         targets = [IGNORED] * (len(question) - 1) + tokens[len(question) :]
         inputs = torch.full((self.length,), self.end)
@@ -168,14 +173,23 @@ class Answers(Dataset[Any]):
 def answers_of(
     pairs: Sequence[tuple[str, str]], name: str, is_generated: bool, base: Base, length: int
 ) -> Text:
-    """Pairs to train on, and held-out ones: every tenth."""
+    """Pairs to train on, and held-out ones: every tenth. A pair whose instruction alone fills `length` tokens
+    is left out: without a token to learn it has no loss."""
+    num_all = len(pairs)
+    pairs = [pair for pair in pairs if len(_tokens_of(asked(pair[0]), base.tokenizer)) <= length]
+    if len(pairs) < num_all:
+        print_rank0(
+            f"data: left out, as the instruction alone fills {length} tokens: {num_all - len(pairs):,}"
+        )
     trained = [pair for number, pair in enumerate(pairs) if number % HELD_OUT_EVERY != HELD_OUT_EVERY - 1]
     known = set(trained)
     held_out = [pair for pair in pairs[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY] if pair not in known]
     sets = [Answers(part, base.tokenizer, length) for part in (trained, held_out)]
-    if not held_out or not any((targets != IGNORED).any() for _, targets in sets[1]):
+    if not held_out:
         raise TrainerError(
-            f"no held-out pair has a response within {length} tokens: bring other pairs, or more"
+            f"no pair to hold out among {num_all}: it takes {HELD_OUT_EVERY} different ones whose responses "
+            f"begin within {length} tokens; bring more, raise num_train_samples, or take a model of longer "
+            "sequences"
         )
     print_rank0(f"data: {name}: {len(trained):,} to train on, {len(held_out):,} held out")
     info = TextInfo(name, name, is_synthetic=is_generated, tokens_per_sample=length)
@@ -190,7 +204,7 @@ def show_answers(
     model.eval()
     held_out: Any = text.held_out
     for instruction, response in held_out.pairs[: num if args.sample_tokens else 0]:
-        question = text.tokenizer.encode(asked(instruction), add_special_tokens=False).ids
+        question = _tokens_of(asked(instruction), text.tokenizer)
         tokens = list(question)
         while len(tokens) < min(args.sequence_length, len(question) + args.sample_tokens):
             logits = model(torch.tensor([tokens], device=device))[0, -1, : text.vocabulary]

@@ -20,9 +20,8 @@ from common.distributed import gather
 
 BYTES_PER_NUMBER = 4  # float32
 NUM_WARM_UP = 5  # calls before the clock starts: the first ones open connections
-NUM_AT_ONCE = (
-    4 * 1024 * 1024
-)  # numbers that are made or compared together, so that a check takes little memory
+NUM_AT_ONCE = 4 * 1024 * 1024
+"""Numbers that are made or compared together, so that a check takes little memory."""
 
 
 @dataclass
@@ -213,15 +212,16 @@ def free_memory(device: torch.device) -> int:
 
 
 def free_host_memory(root: Path = Path("/")) -> int:
-    """The memory that the kernel calls available, or less where a control group of this process allows
-    less."""
+    """The memory that the kernel calls available, or less where a control group of this process allows less.
+    The file cache counts as free in both, because the kernel gives it up first."""
     lines = (root / "proc/meminfo").read_text().splitlines()
     free = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
     for line in (root / "proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers not in ("", "memory"):
             continue
-        names = ("max", "current") if not controllers else ("limit_in_bytes", "usage_in_bytes")
+        names = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
+        cache_name = "total_inactive_file" if controllers else "inactive_file"
         top = root / "sys/fs/cgroup" / controllers
         place = top / path.lstrip("/")
         for group in (place, *place.parents):
@@ -229,8 +229,16 @@ def free_host_memory(root: Path = Path("/")) -> int:
                 break
             limit, used = (_number_in(group / f"memory.{name}") for name in names)
             if limit is not None and used is not None:
-                free.append(max(0, limit - used))
+                free.append(max(0, limit - used + _file_cache(group / "memory.stat", cache_name)))
     return min(free)
+
+
+def _file_cache(path: Path, name: str) -> int:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
 def _number_in(path: Path) -> int | None:

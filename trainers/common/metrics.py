@@ -59,10 +59,9 @@ class MetricsLog:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"rank-{self.rank}.jsonl"
         self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
-        if _ends_within_a_line(self._path):
-            self._append(
-                b"\n"
-            )  # a predecessor was killed while it wrote: its torn line must not swallow the next
+        # A predecessor was killed while it wrote, or the disk was full: the rest of a line must not swallow
+        # the next one.
+        self._is_torn = _ends_within_a_line(self._path)
 
     def __enter__(self) -> MetricsLog:
         return self
@@ -193,8 +192,13 @@ class MetricsLog:
             self._print_progress(records[-1])
 
     def _append(self, data: bytes) -> None:
+        if self._is_torn:
+            data = b"\n" + data
         try:
-            self._file.write(data)
+            while data:  # where the disk becomes full, a part of it is written
+                written = self._file.write(data) or 0
+                self._is_torn = data[written - 1 : written] != b"\n"
+                data = data[written:]
         except OSError as error:  # a full disk or quota must not end a training that could go on
             if not self._is_lost:
                 print(

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from common.distributed import TrainerError
+
 Builder = Callable[[int, int, int], nn.Module]
 """From width, number of classes and size of the images."""
 
@@ -194,6 +196,10 @@ MODELS: dict[str, Builder] = {
 def build_model(name: str, width: int, dataset: DataShape | None = None) -> nn.Module:
     """The model of this name, for the classes and the images of a data set: without one, 10 and 32x32.
     `width`: channels of the first convolution, or half the embedding of the GPT."""
+    if name == "gpt" and width % 2:
+        raise TrainerError(
+            f"model=gpt: 4 heads share an embedding of 2 x width, so width must be even, not {width}"
+        )
     num_classes, image_size = (dataset.num_classes, dataset.image_size) if dataset else (10, 32)
     return MODELS[name](width, num_classes, image_size)
 

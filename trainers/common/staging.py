@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from common.distributed import TrainerError, node_name, print_rank0
+from common.distributed import TrainerError, counted, node_name, print_rank0
 from common.once import one_at_a_time
 
 _CHUNK = 4 * 1024 * 1024
@@ -61,10 +61,8 @@ def stage(source: Path, stage_to: str | None) -> Staged:
                 is_copied = True
     except OSError as error:
         raise TrainerError(
-            (
-                f"{folder}: cannot hold a copy of {source} ({error}); --stage_to names another folder on "
-                "this node"
-            )
+            f"{folder}: cannot hold a copy of {source} ({error}); --stage_to names another folder on "
+            "this node"
         ) from error
     seconds = time.perf_counter() - started
     found = Staged(
@@ -142,10 +140,12 @@ def _copy(
                     written.write(chunk)
                     show_alive()
                 written.flush()
-                os.fsync(
-                    written.fileno()
-                )  # or the disk's work would be done, and not timed, during the training
-        unfinished.rename(final)
+                os.fsync(written.fileno())  # or the disk would do its work during the training, not timed
+        try:
+            unfinished.rename(final)
+        except OSError:
+            if not final.exists():  # otherwise another process was first, and made the same
+                raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -155,9 +155,8 @@ def _read_time(folder: Path, files: list[tuple[str, int, int]]) -> float:
     for name, _, _ in files:
         with open(folder / name, "rb") as file:
             if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(
-                    file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED
-                )  # a reading from memory says nothing
+                # A reading from memory says nothing.
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             while file.read(_CHUNK):
                 pass
     return time.perf_counter() - started
@@ -167,7 +166,7 @@ def _as_text(staged: Staged) -> str:
     megabytes = staged.num_bytes / 1e6
     done = f"copied in {staged.seconds:.2f} s ({megabytes / max(staged.seconds, 1e-9):.0f} MB/s)"
     text = (
-        f"staging: {megabytes:.1f} MB in {staged.num_files} files, "
+        f"staging: {megabytes:.1f} MB in {counted(staged.num_files, 'file')}, "
         f"{done if staged.is_copied else 'there already'}: {staged.path};"
     )
     text += (

@@ -24,7 +24,7 @@ import torch
 from torch.utils.data import Dataset, Subset
 
 from common.data import DatasetInfo, default_cache_dir
-from common.distributed import TrainerError, print_rank0, rank_from_env
+from common.distributed import TrainerError, counted, print_rank0, rank_from_env
 from common.once import one_at_a_time
 from common.text import MOST_BYTES, standard_library_files
 from common.tokenizer import END_OF_TEXT, learn, read_tokenizer, write_tokenizer
@@ -38,7 +38,7 @@ MOST_HELD_OUT = 128
 LEARN_FROM_CHARACTERS = 20_000_000
 PIECE = 1_000_000
 """Characters that are tokenized at once: some tenths of a second."""
-FORMAT = 1  # goes up with every change of the kept files: a cache never gives old ones
+FORMAT = 2  # goes up with every change of the kept files: a cache never gives old ones
 LLM_C_MAGIC, LLM_C_HEADER = 20240520, 1024
 
 
@@ -102,7 +102,7 @@ def load_tokens(args: argparse.Namespace) -> Text:
     tokenizer = read_tokenizer(args.tokenizer) if args.tokenizer else None
     files, name = text_files(args.text)
     if files[0].suffix in TOKENS:
-        train, held_out = brought_tokens(files)
+        train, held_out = brought_tokens(files, tokenizer)
         folder = Path(args.text)
     else:
         folder = _tokenized(args, files, tokenizer)
@@ -152,22 +152,25 @@ def text_files(text: str) -> tuple[list[Path], str]:
     raise TrainerError(f"--text {root}: no file there ends in {' '.join((*TEXTS, *TOKENS))}")
 
 
-def brought_tokens(files: list[Path]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def brought_tokens(
+    files: list[Path], tokenizer: Any = None
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Tokens to train on and held-out ones: the files that are named so, else the last tenth of one file."""
-    held_out = [path for path in files if path.stem.startswith(("val", "test"))]
+    held_out = [path for path in files if path.stem.startswith(("val", "test")) and len(files) > 1]
     train = [path for path in files if path not in held_out]
     if len(train) != 1 or len(held_out) > 1:
         names = ", ".join(path.name for path in files[:5])
         raise TrainerError(f"{files[0].parent}: expected train.bin and val.bin, or one file, not {names}")
-    tokens = read_tokens(train[0])
+    tokens = read_tokens(train[0], tokenizer)
     if held_out:
-        return tokens, read_tokens(held_out[0])
+        return tokens, read_tokens(held_out[0], tokenizer)
     cut = len(tokens) * (HELD_OUT_EVERY - 1) // HELD_OUT_EVERY
     return tokens[:cut], tokens[cut:]
 
 
 def read_tokens(path: Path, tokenizer: Any = None) -> np.ndarray[Any, Any]:
-    """The numbers of a file, which stay on the disk until they are read."""
+    """The numbers of a file, which stay on the disk until they are read. A tokenizer of more tokens than 16
+    bits can number has its own in 32."""
     try:
         if path.suffix == ".npy":
             tokens = np.load(path, mmap_mode="r")
@@ -195,7 +198,13 @@ def _check(
                 f"{len(tokens):,} tokens {what} are too few for one block of {args.sequence_length} and the "
                 "token after it: bring more text, or lower sequence_length"
             )
-        largest = int(tokens[:10_000_000].max())
+        looked_at = tokens[:10_000_000]
+        if looked_at.min() < 0:
+            raise TrainerError(
+                f"token {int(looked_at.min())} {what}: tokens are numbered from 0 on; leave out padding and "
+                "what is not to be learned"
+            )
+        largest = int(looked_at.max())
         if largest >= vocabulary:
             raise TrainerError(
                 f"token {largest} {what}, but there are {vocabulary:,}: name the tokenizer they were made "
@@ -219,7 +228,7 @@ def _tokenized(args: argparse.Namespace, files: list[Path], tokenizer: Any) -> P
         if not final.exists():
             with one_at_a_time(final.with_name(f".{final.name}.lock"), final.exists) as show_alive:
                 if not final.exists():
-                    print_rank0(f"data: tokenizing {len(files)} files, once, into {final}")
+                    print_rank0(f"data: tokenizing {counted(len(files), 'file')}, once, into {final}")
                     _tokenize(final, files, tokenizer, args.vocabulary, show_alive)
     except OSError as error:
         raise TrainerError(
@@ -291,15 +300,17 @@ def documents(files: list[Path]) -> Iterator[tuple[int, str, bool]]:
     of a .jsonl each line is one."""
     number = 0
     for path in files:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
             if path.suffix == ".jsonl":
                 for line_number, line in enumerate(file, 1):
+                    if not line.strip():
+                        continue
                     yield number, field_of_line(path, line_number, line, "text"), True
                     number += 1
                 continue
             piece: list[str] = []
             size = 0
-            for line in file:
+            for line in iter(lambda: file.readline(PIECE), ""):  # some texts are one line of gigabytes
                 piece.append(line)
                 size += len(line)
                 if size >= PIECE:
@@ -340,6 +351,10 @@ def show_sample(model: torch.nn.Module, text: Text, args: argparse.Namespace, de
     for _ in range(args.sample_tokens):
         seen = torch.tensor([tokens[-args.sequence_length :]], device=device)
         logits = model(seen)[0, -1, : text.vocabulary].float().cpu()
+        if not logits.isfinite().all():
+            model.train()
+            print_rank0("sample: none, as the model's outputs are not finite")
+            return
         tokens.append(int(torch.multinomial(logits.softmax(-1), 1, generator=random)))
     model.train()
     if text.tokenizer is None:

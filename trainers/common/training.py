@@ -23,6 +23,7 @@ from common.distributed import (
     finish,
     gather,
     print_rank0,
+    why_stopped,
 )
 from common.loading import Batch, steps_of
 from common.metrics import MetricsLog
@@ -238,8 +239,9 @@ class Training:
         assert self._reason is not None
         is_early = self._reason in STOPPED_EARLY
         if is_early:
-            print_rank0(f"{self.stop.name or 'stop signal'} received: leaving at step {self.step}")
-        self.save("signal" if is_early else "end")
+            self._reason, why = why_stopped(self.stop, self._gather)
+            print_rank0(f"{why}: leaving at step {self.step}")
+        self.save(self._reason if is_early else "end")
         self._wait_for_checkpoint()
         before_leaving()
         finish(self.metrics, self.step, self._reason)
@@ -247,7 +249,7 @@ class Training:
     def _why_stop(self) -> str | None:
         # All ranks leave in the same step, or the others would wait for ever.
         if self._any_rank(self.stop.is_requested):
-            return self.stop.reason
+            return "signal"  # or max_seconds: `finish` asks all ranks
         if self._args.max_steps:
             return "max_steps" if self.step >= self._args.max_steps else None
         return "epochs" if self.epoch >= self._args.epochs else None
