@@ -80,8 +80,8 @@ def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
 
 
 def _no_key(name: str, known: set[str]) -> UserError:
-    near = get_close_matches(name, sorted(known), 3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`coach config --explain` lists the keys"
+    near = get_close_matches(name, sorted(known), 1)
+    hint = f"did you mean {near[0]}?" if near else "`coach config --explain` lists the keys"
     return UserError(f"there is no key {name}", hint)
 
 

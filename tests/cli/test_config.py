@@ -97,7 +97,7 @@ def test_one_key_or_one_table_is_explained(coach: Coach) -> None:
     ]
     with pytest.raises(UserError, match="there is no key limit") as refused:
         coach("--explain", "limit.max_gpu")
-    assert str(refused.value.hint).startswith("did you mean limits.max_gpus or ")
+    assert refused.value.hint == "did you mean limits.max_gpus?"
     with pytest.raises(UserError) as refused:
         coach("--explain", "zzz")
     assert refused.value.hint == "`coach config --explain` lists the keys"
