@@ -19,7 +19,6 @@ from coach.model.reading import JobList, RunList
 from coach.model.slurm.cluster import Job
 from coach.model.training.log import Signature
 from coach.model.training.run import Run
-from coach.runs import expand_home
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
@@ -79,7 +78,7 @@ def resolve_target(
     """
     if text == STDIN:
         return Target(text, TargetKind.STDIN)
-    path = expand_home(text).absolute()
+    path = runs.expand_home(text).absolute()
     unreadable: UserError | None = None
     try:
         found = _at_path(io, text, path) if text else None
