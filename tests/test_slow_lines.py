@@ -57,6 +57,7 @@ PUT_TOGETHER = {
     "coach.analysis.jobs.batch_script._uses": "names of a fixed list, in a script of the user",
     "coach.analysis.query.kinds._name_test": "a glob of the user",
     "coach.launch.refusal._choices": "sentences of sbatch",
+    "coach.launch.refusal._in_lists": "sentences of sbatch",
     "coach.launch.refusal._named": "a name, escaped",
     "coach.launch.refusal._said": "sentences of sbatch",
     "coach.launch.refusal.fields_in_question": "sentences of sbatch",

@@ -28,7 +28,6 @@ NOT_FUZZED = {
     "coach.sources.slurm.overlap_step": "hands what it reads to telemetry_files.parse_records",
     "coach.workflows.watching.recording": "open: the machine in the header of a recording",
     "coach.workflows.jobs.job_actions": "splits $PAGER, in an exception handler of its own",
-    "coach.workflows.jobs.thin_records": "reads lines that decode_records has found whole",
     "coach.workflows.launching.config_advice": "splits lines, in an exception handler of its own",
 }
 
