@@ -146,8 +146,10 @@ def test_a_job_that_slurm_never_started_was_refused_and_not_ended_by_a_signal() 
     )
     (finding,) = diagnosis.findings
     assert (finding.rule, finding.evidence[1].text) == ("JOB011", "asked for: 1 node, 2 CPUs")
+    assert "--exclude" in finding.fixes[0].title  # it may ask for little, of nodes that it leaves out
+    assert "[qc]NodeList" in (finding.fixes[0].command or "")
     assert diagnosis.outcome is not None
-    assert end_text(diagnosis.outcome) == "Slurm never started it: no node has all that it asks for"
+    assert end_text(diagnosis.outcome) == "Slurm never started it: no node fits its request"
     started = replace(refused, nodes="node4", time_used_s=3)
     again = Engine(build()).diagnose(TargetSnapshot("17", 2.0, job=started, log_files=(MISSING,)), History())
     assert [each.rule for each in again.findings] == ["JOB017"]

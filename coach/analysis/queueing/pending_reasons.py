@@ -156,8 +156,8 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
     ),
     "BadConstraints": (
         _N,
-        "no node has all that it requests (features, GPUs, memory, CPUs)",
-        f"{_RESUBMIT}, with fewer demands",
+        "no node fits its request (features, GPUs, memory, CPUs, --nodelist and --exclude)",
+        f"{_RESUBMIT}, with another request",
     ),
     "DependencyNeverSatisfied": (
         _N,
