@@ -64,7 +64,8 @@ def gpu_partition(
         return partition.is_exclusive, -num_free, partition.name
 
     problem: UserError | None = None
-    for partition in sorted((each for each in site.partitions if _is_open(each, request, site)), key=rank):
+    others = (each for each in site.partitions if each is not site.default_partition)
+    for partition in sorted((each for each in others if _is_open(each, request, site)), key=rank):
         try:
             runs = resolve(replace(request, partition=partition.name))
         except UserError as error:
