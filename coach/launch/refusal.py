@@ -131,6 +131,7 @@ _SENTENCES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"Invalid node name", ("exclude",)),
     (r"CPU count|More processors requested", ("cpus_per_task", "num_nodes")),
     (r"Node count specification", ("num_nodes",)),
+    (r"partition not available|partition configuration not available", ("partition",)),
     (
         r"partition|group not permitted|Access/permission denied",
         ("partition", "account"),
