@@ -76,6 +76,9 @@ _PLACES: tuple[tuple[re.Pattern[str], re.Pattern[str], int, int], ...] = (
 """Errors beside which a line names the file: the error, that line, and the numbers of lines above and below
 it to search. The last such line names the place itself."""
 _CORRECT = "Correct the program at the line that is shown, and try it for a few steps"
+_CORRECT_ARGUMENTS = (
+    "Correct the arguments that the job's script gives the program: its --help lists those it takes"
+)
 _KEY_ERROR = re.compile(
     r"(?:.*\.)?(?:KeyError|ConfigKeyError|ConfigAttributeError): (?:Key )?(?P<key>'[^']{1,80}')"
 )
@@ -152,6 +155,8 @@ def _advice_on_place(place: re.Match[str]) -> str:
 
 
 def _advice(hit: LogHit) -> str:
+    if hit.signature == "usage":
+        return _CORRECT_ARGUMENTS
     known = next((advice for pattern, advice in _ADVICE if pattern.search(hit.text)), None)
     return known or _advice_on_key(hit) or _CORRECT
 
