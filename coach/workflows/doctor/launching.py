@@ -20,13 +20,13 @@ from coach.launch.resources import Site
 from coach.launch.spelling import format_time
 from coach.launch.submit import check_command
 from coach.model.errors import UserError, hidden_by_site
-from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.judging.doctor_report import LAUNCH, Check, CheckState
 from coach.model.launching.environment import EnvironmentKind
 from coach.model.launching.launch import LaunchRequest, Plan
 from coach.sources.io import CommandResult, Io, Query
 from coach.workflows.launching.prepare import look_at_site, plan_for, with_defaults
 
-AREA = "launch"
+AREA = LAUNCH
 MAIN_KEY = "1"
 
 

@@ -146,7 +146,8 @@ def plan_for(
     # A fix replaces its parent. The parent of a resubmission may still run, so it counts.
     replaced = request.parent_run_id if request.fix is not None else None
     alive = num_alive_runs(settings, io, now_s, without=replaced)
-    check_limits(plan.resources, alive, settings.limits, settings.origins)
+    can_cancel = Switch.CANCEL not in settings.switched_off
+    check_limits(plan.resources, alive, settings.limits, settings.origins, can_cancel=can_cancel)
     warnings = (*plan.warnings, *share_warnings)
     if recipe.own is not None and not request.setup:  # the setup lines may load anything
         warnings += own_warnings(recipe.own, environment, python, env, io)
