@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from coach.analysis.judging.verdict_object import diagnosis_object
+from coach.analysis.judging.why_words import MAX_LINES, why_lines
 from coach.config import Advice, LaunchDefaults, Limits, Lock, Settings, Switch
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Finding, Fix, Severity, Subject
@@ -150,10 +152,20 @@ def test_the_site_s_advice_stands_last_and_changes_nothing() -> None:
     diagnosis = Diagnosis("17", "FAILED", (finding("MEM001"), finding("NUM001")), ())
     advised = with_advice(diagnosis, {"MEM001": Advice("ask us", "https://hpc.example/oom")})
     memory, numerics = advised.findings
-    assert [fix.title for fix in memory.fixes] == ["halve the batch", "ask us (https://hpc.example/oom)"]
+    assert [fix.title for fix in memory.fixes] == [
+        "halve the batch",
+        "your site: ask us (https://hpc.example/oom)",
+    ]
     assert (memory.fixes[-1].changes, memory.fixes[-1].command) == ({}, None)
     assert numerics == diagnosis.findings[1]
     assert with_advice(diagnosis, {}) is diagnosis
+
+
+def test_the_site_s_advice_stands_below_the_fix_in_the_lines_of_why() -> None:
+    advised = with_advice(Diagnosis("17", "FAILED", (finding("MEM001"),), ()), {"MEM001": Advice("ask us")})
+    lines = why_lines(diagnosis_object(advised))
+    assert lines[-1] == "  your site: ask us"
+    assert len(lines) <= MAX_LINES
 
 
 def test_advice_on_a_rule_that_does_not_exist_is_refused_with_the_nearest() -> None:

@@ -10,7 +10,7 @@ from coach.analysis.judging.no_finding import Look, look_of, meaning_of, sign_of
 from coach.analysis.judging.outcome_words import outcome_text
 from coach.analysis.spelling.numbers import short_number
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix
+from coach.model.judging.finding import SITE_ADVICE, Diagnosis, Evidence, Finding, Fix
 from coach.tui.render.severity import severity_sign, severity_span, severity_tone
 from coach.tui.render.text import (
     BLANK,
@@ -235,7 +235,9 @@ def whole_lines(finding: Finding, width: int) -> list[Line]:
     if finding.consequence_of:
         rows.append(line(muted(f"   follows from {printable(finding.consequence_of)}")))
     rows.extend(_evidence(item) for item in finding.evidence)
-    rows.extend(fix_line(fix) for fix in finding.fixes)
+    for fix in finding.fixes:
+        is_site = fix.title.startswith(SITE_ADVICE)
+        rows.extend(_wrapped(fix_line(fix), width) if is_site else [fix_line(fix)])
     return rows
 
 
