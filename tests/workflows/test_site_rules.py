@@ -14,7 +14,7 @@ from coach.analysis.judging.why_words import MAX_LINES, why_lines
 from coach.config import Advice, LaunchDefaults, Limits, Lock, Settings, Switch
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Finding, Fix, Severity, Subject
-from coach.model.launching.launch import AppliedFix, LaunchRequest
+from coach.model.launching.launch import AppliedFix, LaunchRequest, OwnKind, OwnProgram
 from coach.sources.io import SystemIo
 from coach.sources.runs.run_files import read_run
 from coach.workflows import backend
@@ -141,6 +141,22 @@ def test_a_plan_beyond_the_limits_is_refused_and_the_notes_of_the_config_stand_i
     (alive / "run.json").write_text('{"schema": 1, "run_id": "20261121-142233-ddp-4f2a", "state": "PENDING"}')
     with pytest.raises(UserError, match="1 of your runs are pending or running"):
         plan(Limits(max_running=1))
+
+
+def batch(tmp_path: Path, *lines: str) -> LaunchRequest:
+    script = tmp_path / "own.sh"
+    script.write_text("\n".join(["#!/bin/bash", *lines, "srun hostname", ""]))
+    return LaunchRequest("own.sh", own=OwnProgram(OwnKind.BATCH, ("own.sh",), str(tmp_path)))
+
+
+def test_a_locked_partition_also_holds_for_the_lines_of_a_batch_file(tmp_path: Path) -> None:
+    settings = locked("partition", partition="gpu")
+    with pytest.raises(UserError, match="#SBATCH --partition cpu: locked by the site") as refused:
+        with_defaults(batch(tmp_path, "#SBATCH -p cpu"), settings)
+    assert refused.value.hint == "leave it out: the site's is gpu"
+    for lines in ((), ("#SBATCH --partition=gpu",)):
+        assert with_defaults(batch(tmp_path, *lines), settings).partition == "gpu"
+    assert with_defaults(batch(tmp_path, "#SBATCH -p cpu"), PLACES).partition is None
 
 
 def finding(rule: str) -> Finding:
