@@ -140,6 +140,7 @@ def plan_for(
         notes=(*settings.notes, *time_notes, *environment_notes, *share_notes),
         environment=environment,
         locked=locked_fields(settings),
+        most=_most(settings),
         has_comment=settings.launch.has_comment,
     )
     plan = make_plan(request, recipe, site, facts, run_id)
@@ -154,6 +155,12 @@ def plan_for(
     if not request.setup:
         warnings += warn_of_build(recipe, environment, python, env, plan.resources.gpus_per_node)
     return with_room(replace(plan, warnings=warnings), settings, io, now_s)
+
+
+def _most(settings: Settings) -> dict[str, int]:
+    """Field of a request → the site's own upper limit."""
+    said = {"gpus_per_node": settings.limits.max_gpus, "time_limit_s": settings.limits.max_time_s}
+    return {name: most for name, most in said.items() if most is not None}
 
 
 def _within_time(
