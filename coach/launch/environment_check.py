@@ -92,7 +92,7 @@ def torch_notes(
     if recipe.torch is not None and satisfies(check.torch, recipe.torch) is False:
         raise UserError(
             f"recipe {recipe.name} needs torch {recipe.torch}: {what} has {check.torch}",
-            _others(check.torch, recipes) or "name another environment with --env",
+            _others(check.torch, recipes) or "name another environment: --env NAME",
         )
     return (f"{what}: torch {check.torch}{_who_can(check.torch, recipes)}",)
 
@@ -147,7 +147,7 @@ def warn_of_build(
         ending = "the training would run on the CPU, and hold its GPUs unused"
     return (
         f"torch {build.version} in {what} was built without CUDA: {ending}; install the CUDA build, name "
-        "another environment with --env, or ask for no GPU (--gpus 0)",
+        "another environment (--env NAME), or ask for no GPU (--gpus 0)",
     )
 
 
@@ -368,7 +368,7 @@ def check_modules(
     missing = missing_modules(recipe.requires, environment, python, env)
     if missing:
         hints = [_HOW[module] for module in missing if module in _HOW]
-        hint = "; ".join(hints) or "install it there, or name another environment with --env"
+        hint = "; ".join(hints) or "install it there, or name another environment: --env NAME"
         what = describe(environment, python)
         raise UserError(f"recipe {recipe.name} needs {', '.join(missing)}: not found in {what}", hint)
 

@@ -309,5 +309,6 @@ def _hint(field: str, choices: Sequence[Choice]) -> str:
     if not choices:
         return f"set it with {option_of(field)}" if field != "sbatch" else "look at --sbatch"
     first, *others = choices
-    spelt = " ".join(f"{option_of(name)}={value}" for name, value in first.changes.items())
-    return f"try {spelt}" + (f", or {', '.join(choice.text for choice in others)}" if others else "")
+    spelt = " ".join(f"{option_of(name)}={value}" for name, value in first.changes.items() if value)
+    first_way = f"try {spelt}" if spelt else f"leave out {option_of(field)}"
+    return first_way + (f", or {', '.join(choice.text for choice in others)}" if others else "")

@@ -177,6 +177,11 @@ def test_a_launch_without_gpus_is_led_to_their_number() -> None:
     )
 
 
+def test_a_value_to_leave_out_is_no_option_without_a_value() -> None:
+    made = replace(gpu_plan(constraint="nosuch"), choices={})
+    assert explained(FAILED + "Invalid feature specification", made).hint == "leave out --constraint"
+
+
 def test_an_expired_reservation_can_be_replaced_or_left_out() -> None:
     made = gpu_plan(reservation="lastweek")
     refused = explained(FAILED + "Requested reservation is invalid", made, reservation=("workshop",))

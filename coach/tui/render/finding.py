@@ -123,16 +123,18 @@ def _primary(finding: Finding, width: int, word: str | None, fix_key: str | None
     for item in finding.evidence[:_MAX_EVIDENCE]:
         rows.extend(_wrapped(_evidence(item), width))
     for fix in finding.fixes[:1]:
-        rows.extend(_wrapped(fix_line(fix), width))
+        rows.extend(_wrapped(fix_line(fix), width, ": "))
     return rows
 
 
-def _wrapped(row: Line, width: int) -> list[Line]:
-    """Wrap a line that has a sign in its fourth cell, with at most two more lines below it."""
+def _wrapped(row: Line, width: int, gap: str = "  ") -> list[Line]:
+    """Wrap a line that has a sign in its fourth cell, with at most two more lines below it. `gap` joins the
+    parts that two spaces part on one line."""
     if line_width(row) <= width:
         return [row]
     sign, *rest = row
-    texts = wrap("".join(span.text for span in rest), width - line_width((sign,)) - 1)
+    said = "".join(f"{gap}{span.text.strip()}" if span.text.startswith("  ") else span.text for span in rest)
+    texts = wrap(said, width - line_width((sign,)) - 1)
     blank = Span(" " * line_width((sign,)))
     return [(blank if index else sign, Span(text)) for index, text in enumerate(texts[:_MAX_WRAPPED])]
 
