@@ -237,9 +237,22 @@ def _of_prefix(environment: Environment, prefix: Path, python: str | None, io: I
     own = str(prefix / "bin" / "python")
     if python in (None, own) and not os.access(own, os.X_OK):
         return EnvironmentCheck(
-            problem=f"{own}: no such program", hint=f"is {prefix} a {environment.kind} environment?"
+            problem=f"{own}: {_why_no_program(own)}", hint=f"is {prefix} a {environment.kind} environment?"
         )
     return _of_python(environment, python if python is not None and "/" in python else own, io)
+
+
+def _why_no_program(path: str) -> str:
+    """The reason why a program cannot be started. Its link may lead into a folder that is closed for the
+    user."""
+    try:
+        Path(path).stat()
+    except FileNotFoundError:
+        return "no such program"
+    except OSError as error:
+        link = f"a link to {Path(path).readlink()}: " if Path(path).is_symlink() else ""
+        return f"{link}{error.strerror or 'cannot be read'}"
+    return "not executable"
 
 
 def _why_no_folder(path: Path) -> str | None:
