@@ -61,7 +61,8 @@ def test_an_option_before_a_command_is_named_as_the_cause(coach: Coach) -> None:
     ):
         said, hint = coach(*option, *command)
         assert said == (
-            f"coach: {option[0]} stands before the command {command[0]}: options there are those of the screens"
+            f"coach: {option[0]} stands before the command {command[0]}: "
+            "options there are those of the screens"
         )
         assert f"options follow the command: coach {command[0]} " in hint
     assert "COACH_READONLY=1" in coach("--readonly", "cancel", "2549")[1]

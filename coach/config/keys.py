@@ -596,16 +596,18 @@ def unknown_key(name: str, place: str, is_site: bool) -> UserError:
     top = list(dict.fromkeys(key.partition(".")[0] for key in [*known, *tables]))
     if siblings:  # the table's name is right, and would make any of its keys look near
         near = [siblings[each] for each in get_close_matches(last, siblings, 1)]
-    elif name.casefold() in top:
-        near = [name.casefold()]
-    else:
-        near = get_close_matches(name, known, 1) or get_close_matches(name, top, 1)
+        return UserError(f"{place}: unknown key {name}", _nearest(near, list(siblings.values()), _MAX_KEYS))
+    is_table = name.casefold() in top
+    near = [name.casefold()] if is_table else get_close_matches(name, known, 1)
+    return UserError(f"{place}: unknown key {name}", _nearest(near, top, len(top)))
+
+
+def _nearest(near: list[str], known: list[str], most: int) -> str:
+    """The hint for an unknown key."""
     if near:
-        return UserError(f"{place}: unknown key {name}", f"did you mean {near[0]}?")
-    listed = list(siblings.values()) or top
-    more = f", and {len(listed) - _MAX_KEYS} more" if siblings and len(listed) > _MAX_KEYS else ""
-    shown = listed[:_MAX_KEYS] if more else listed
-    return UserError(f"{place}: unknown key {name}", f"known keys: {', '.join(shown)}{more}")
+        return f"did you mean {near[0]}?"
+    more = f", and {len(known) - most} more" if len(known) > most else ""
+    return f"known keys: {', '.join(known[:most])}{more}"
 
 
 def unknown_name(what: str, name: str, known: list[str], plural: str) -> UserError:

@@ -85,8 +85,8 @@ ARRAY = FRAMES + (
             FRAMES.replace(
                 "train.py", 'train.py", line 4, in go\n    x()\n  File "/v/torch/distributed/rendezvous.py'
             )
-            + "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network "
-            "address. port: 29500, code: -98, name: EADDRINUSE, message: address already in use\n",
+            + "torch.distributed.DistNetworkError: The server socket has failed to listen on any local "
+            "network address. port: 29500, code: -98, name: EADDRINUSE, message: address already in use\n",
             "DST002",
             "On one node let torchrun choose the port",
         ),

@@ -73,8 +73,8 @@ def explain_waiting(
     known: KnownReasons | None = None,
     nodes: Mapping[str, Sequence[Node]] = MappingProxyType({}),
 ) -> PendingReason | None:
-    """Why the job is pending; None if it is not. The limits of its partitions are named if they are known, and
-    the states of the nodes that it waits for. `nodes`: node set expression → its nodes."""
+    """Why the job is pending; None if it is not. The limits of its partitions, and the states of the nodes
+    that it waits for, are named if they are known. `nodes`: node set expression → its nodes."""
     why, limit_s = explain_job(job, known), exceeded_limit_s(job, partitions)
     if why is not None and (told := _states(nodes.get(why.nodes or "", ()))):
         return replace(why, meaning=f"nodes that it needs are not available: {told}")

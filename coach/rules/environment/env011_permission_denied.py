@@ -95,7 +95,7 @@ class PermissionDenied(EndingRule):
             with_python = f", or start it with python: python {program}" if program.endswith(".py") else ""
             yield Fix(f"Make the file executable{with_python}", command=f"chmod +x {shlex.quote(program)}")
             yield Fix(
-                "If it is executable, see on a node which folder on its path forbids it, or is mounted noexec",
+                "If it is executable, see on a node which folder on its path forbids it or is mounted noexec",
                 command=f"srun namei -l {shlex.quote(program)}",
             )
             return

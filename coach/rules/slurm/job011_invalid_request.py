@@ -68,7 +68,8 @@ class InvalidRequest(EndingRule):
                 Fix(
                     "See which demand no node meets: the nodes that it names or leaves out (--nodelist, "
                     "--exclude), or its memory, CPUs, GPUs and features; change that one and submit it again",
-                    command=f"scontrol show job {job.job_id} | grep -E 'TRES=|MinCPUs|Features|[qc]NodeList'; "
+                    command=f"scontrol show job {job.job_id} | "
+                    "grep -E 'TRES=|MinCPUs|Features|[qc]NodeList'; "
                     "sinfo -o '%P %D %c %m %G %f'",
                 ),
             ),

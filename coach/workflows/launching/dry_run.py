@@ -1,7 +1,7 @@
 """Ask Slurm about a script without submitting it: would it be accepted, and when would it start?
 
-`sbatch --test-only` also refuses what Slurm would queue, such as a job whose nodes are all drained now. So its
-refusal is a warning to the person who asked for a dry run, and stops no launch.
+`sbatch --test-only` also refuses what Slurm would queue, such as a job whose nodes are all drained now. So
+its refusal is a warning to the person who asked for a dry run, and stops no launch.
 """
 
 from __future__ import annotations
