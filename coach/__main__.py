@@ -49,7 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _open_screens(arguments: Sequence[str]) -> int:
     if arguments and not arguments[0].startswith("-"):  # its own arguments are none of the screens'
         raise _unknown_command(arguments[0])
-    args = parser_of_screens().parse_args(arguments)
+    parser = parser_of_screens()
+    args, unknown = parser.parse_known_args(arguments)
+    if args.command in cli.COMMANDS:
+        raise _option_before(arguments[0], args.command)
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if args.command is not None:
         raise _unknown_command(args.command)
     if args.as_root:
@@ -61,6 +66,16 @@ def _open_screens(arguments: Sequence[str]) -> int:
         is_readonly=args.readonly,
         replay=args.replay,
         is_demo=args.demo,
+    )
+
+
+def _option_before(option: str, command: str) -> UserError:
+    """The refusal of `coach --backend local launch`."""
+    hint = f"options follow the command: coach {command} …; `coach {command} --help` lists those it has"
+    if option == "--readonly":
+        hint += "; readonly = true in config.toml, or COACH_READONLY=1, holds for every command"
+    return UserError(
+        f"{option} stands before the command {command}: options there are those of the screens", hint
     )
 
 

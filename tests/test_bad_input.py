@@ -54,6 +54,20 @@ def coach(tmp_path: Path) -> Coach:
     return Coach(tmp_path)
 
 
+def test_an_option_before_a_command_is_named_as_the_cause(coach: Coach) -> None:
+    for option, command in (
+        (("--readonly",), ("cancel", "2549")),
+        (("--backend", "local"), ("launch", "ddp")),
+    ):
+        said, hint = coach(*option, *command)
+        assert said == (
+            f"coach: {option[0]} stands before the command {command[0]}: "
+            "options there are those of the screens"
+        )
+        assert f"options follow the command: coach {command[0]} " in hint
+    assert "COACH_READONLY=1" in coach("--readonly", "cancel", "2549")[1]
+
+
 def test_an_unknown_command_names_the_nearest(coach: Coach) -> None:
     assert coach("lauch") == ["coach: unknown command 'lauch'", "  did you mean `coach launch`?"]
     assert coach("wy", "8117") == ["coach: unknown command 'wy'", "  did you mean `coach why`?"]

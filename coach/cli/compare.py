@@ -117,7 +117,7 @@ def _print_chain(chain: Sequence[Link]) -> None:
                 link.run_id,
                 link.state or UNKNOWN,
                 _estimate(link.throughput),
-                "nothing" if link.is_well else "see check",
+                "no warning" if link.is_well else "see check",
                 UNKNOWN if link.fix is None else f"{link.fix}{_trial(link)}",
             )
             for link in chain

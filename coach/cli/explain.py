@@ -12,7 +12,7 @@ from coach.launch.topics import find_topics, near_topics, topic_of
 from coach.model.errors import UserError
 from coach.rules.documentation import page_text, rule_page
 from coach.rules.registry import find, rule_classes
-from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.lazy_engine import rules_of, thresholds_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     except UserError as error:
         _print_other(args.code, error)
         return 0
-    page = rule_page(rule, settings.thresholds.get(rule.code), rule.code in settings.muted_rules)
+    page = rule_page(rule, thresholds_of(settings, rule.code), rule.code in settings.muted_rules)
     for line in page_text(page).splitlines():
         print_line(line)
     advice = settings.advice.get(rule.code)

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from coach.launch import recipe
     from coach.rules import engine
     from coach.workflows.judging import lazy_engine
-    from coach.workflows.launching import still_going
+    from coach.workflows.launching import dry_run, still_going
 else:
     check, compare = late("coach.cli", "check", "compare")
     recipe = late("coach.launch", "recipe")
     engine = late("coach.rules", "engine")
     lazy_engine = late("coach.workflows.judging", "lazy_engine")
-    still_going = late("coach.workflows.launching", "still_going")
+    dry_run, still_going = late("coach.workflows.launching", "dry_run", "still_going")
 
 HAS_WORDS_BEHIND = True
 
@@ -92,6 +92,8 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
         for each in (plan, *plan.others):
             check_ready(each)
             sys.stdout.write(each.script)
+        if told := dry_run.answer_words(plan, io):
+            _say(told)
         return 0
     going = still_going.same_launch(plan, settings, io)
     if going is not None:

@@ -155,7 +155,9 @@ def shared_place(text: str | None) -> str | None:
 def add_ways(parser: argparse.ArgumentParser) -> None:
     """Options for how far a launch goes, and for the form of its answer."""
     parser.add_argument(
-        "--dry-run", action="store_true", help="check everything and print the script, submit nothing"
+        "--dry-run",
+        action="store_true",
+        help="check everything, also by sbatch --test-only, and print the script; submit nothing",
     )
     parser.add_argument(
         "--wait", action="store_true", help="wait for the end: exit status 0 when COMPLETED, else 1"

@@ -93,8 +93,10 @@ class Key:
 
 def text(value: Any) -> str:
     """A non-empty string on one line."""
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str):
         raise WrongValueError("expected a string")
+    if not value:
+        raise WrongValueError("expected a string that is not empty")
     if not value.isprintable():
         raise WrongValueError("expected a string without control characters")
     return value
@@ -582,19 +584,30 @@ def checked(name: str, check: Check, value: Any, place: str) -> Any:
         raise UserError(f"{place}: {name} = {quoted(value)}: {words}", wrong.hint) from None
 
 
+_MAX_KEYS = 12
+
+
 def unknown_key(name: str, place: str, is_site: bool) -> UserError:
     """The error for a key that does not exist; it names the nearest key that does."""
     known = [key.name for key in KEYS.values() if is_site or not key.is_site_only]
-    near = get_close_matches(name, known, 1)
-    if near:
-        return UserError(f"{place}: unknown key {name}", f"did you mean {near[0]}?")
-    table = name.partition(".")[0] + "."
-    siblings = [key for key in known if key.startswith(table)]
-    if siblings:
-        return UserError(f"{place}: unknown key {name}", f"known keys: {', '.join(siblings)}")
+    table, dot, last = name.rpartition(".")
+    siblings = {key.rpartition(".")[2]: key for key in known if dot and key.startswith(f"{table}.")}
     tables = [key for key in OPEN_TABLES if is_site or key not in SITE_ONLY_TABLES]
     top = list(dict.fromkeys(key.partition(".")[0] for key in [*known, *tables]))
-    return UserError(f"{place}: unknown key {name}", f"known keys: {', '.join(top)}")
+    if siblings:  # the table's name is right, and would make any of its keys look near
+        near = [siblings[each] for each in get_close_matches(last, siblings, 1)]
+        return UserError(f"{place}: unknown key {name}", _nearest(near, list(siblings.values()), _MAX_KEYS))
+    is_table = name.casefold() in top
+    near = [name.casefold()] if is_table else get_close_matches(name, known, 1)
+    return UserError(f"{place}: unknown key {name}", _nearest(near, top, len(top)))
+
+
+def _nearest(near: list[str], known: list[str], most: int) -> str:
+    """The hint for an unknown key."""
+    if near:
+        return f"did you mean {near[0]}?"
+    more = f", and {len(known) - most} more" if len(known) > most else ""
+    return f"known keys: {', '.join(known[:most])}{more}"
 
 
 def unknown_name(what: str, name: str, known: list[str], plural: str) -> UserError:

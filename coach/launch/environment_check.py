@@ -92,7 +92,7 @@ def torch_notes(
     if recipe.torch is not None and satisfies(check.torch, recipe.torch) is False:
         raise UserError(
             f"recipe {recipe.name} needs torch {recipe.torch}: {what} has {check.torch}",
-            _others(check.torch, recipes) or "name another environment with --env",
+            _others(check.torch, recipes) or "name another environment: --env NAME",
         )
     return (f"{what}: torch {check.torch}{_who_can(check.torch, recipes)}",)
 
@@ -147,7 +147,7 @@ def warn_of_build(
         ending = "the training would run on the CPU, and hold its GPUs unused"
     return (
         f"torch {build.version} in {what} was built without CUDA: {ending}; install the CUDA build, name "
-        "another environment with --env, or ask for no GPU (--gpus 0)",
+        "another environment (--env NAME), or ask for no GPU (--gpus 0)",
     )
 
 
@@ -237,9 +237,22 @@ def _of_prefix(environment: Environment, prefix: Path, python: str | None, io: I
     own = str(prefix / "bin" / "python")
     if python in (None, own) and not os.access(own, os.X_OK):
         return EnvironmentCheck(
-            problem=f"{own}: no such program", hint=f"is {prefix} a {environment.kind} environment?"
+            problem=f"{own}: {_why_no_program(own)}", hint=f"is {prefix} a {environment.kind} environment?"
         )
     return _of_python(environment, python if python is not None and "/" in python else own, io)
+
+
+def _why_no_program(path: str) -> str:
+    """The reason why a program cannot be started. Its link may lead into a folder that is closed for the
+    user."""
+    try:
+        Path(path).stat()
+    except FileNotFoundError:
+        return "no such program"
+    except OSError as error:
+        link = f"a link to {Path(path).readlink()}: " if Path(path).is_symlink() else ""
+        return f"{link}{error.strerror or 'cannot be read'}"
+    return "not executable"
 
 
 def _why_no_folder(path: Path) -> str | None:
@@ -368,7 +381,7 @@ def check_modules(
     missing = missing_modules(recipe.requires, environment, python, env)
     if missing:
         hints = [_HOW[module] for module in missing if module in _HOW]
-        hint = "; ".join(hints) or "install it there, or name another environment with --env"
+        hint = "; ".join(hints) or "install it there, or name another environment: --env NAME"
         what = describe(environment, python)
         raise UserError(f"recipe {recipe.name} needs {', '.join(missing)}: not found in {what}", hint)
 

@@ -55,10 +55,15 @@ def _is_alive(run: Run, now_s: float) -> bool:
 
 
 def check_limits(
-    resources: Resources, num_alive_runs: int, limits: Limits, origins: Mapping[str, str] | None = None
+    resources: Resources,
+    num_alive_runs: int,
+    limits: Limits,
+    origins: Mapping[str, str] | None = None,
+    *,
+    can_cancel: bool = True,
 ) -> None:
     """Raise UserError for the first limit that the launch exceeds. `origins` maps a limit's key → the place
-    that sets it."""
+    that sets it. `can_cancel` is False if the site has switched that off."""
     places = origins or {}
     num_gpus = resources.num_nodes * resources.gpus_per_node
     if limits.max_gpus is not None and num_gpus > limits.max_gpus:
@@ -70,17 +75,19 @@ def check_limits(
         )
     if limits.max_time_s is not None:
         _check_time(resources.time_limit_s, limits.max_time_s, places.get("limits.max_time"))
-    check_running(num_alive_runs, limits, places)
+    check_running(num_alive_runs, limits, places, can_cancel=can_cancel)
 
 
-def check_running(num_alive_runs: int, limits: Limits, origins: Mapping[str, str]) -> None:
+def check_running(
+    num_alive_runs: int, limits: Limits, origins: Mapping[str, str], *, can_cancel: bool = True
+) -> None:
     """Raise UserError if one run more would exceed the limit of runs at a time."""
     if limits.max_running is not None and num_alive_runs >= limits.max_running:
         raise _refusal(
             f"{num_alive_runs} of your runs are pending or running",
             f"at most {limits.max_running} at once",
             origins.get("limits.max_running"),
-            "wait for one to end, or `coach cancel` one; `coach runs` lists them",
+            f"wait for one to end{', or `coach cancel` one' if can_cancel else ''}; `coach runs` lists them",
         )
 
 

@@ -36,16 +36,24 @@ _RESOURCES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def resource_meanings(resolved: Resolved | None) -> dict[str, str]:
-    """Field of the request → its sentence, with the target's limits and choices. They are left out if the
-    resources could not be resolved."""
+def resource_meanings(
+    resolved: Resolved | None, site: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, str]:
+    """Field of the request → its sentence, with the target's limits and choices, or the site's own limits
+    where these are lower. They are left out if the resources could not be resolved."""
     most = {"num_nodes": "", "gpus_per_node": "", "time_limit_s": ""}
-    for name, limit in resolved.limits.items() if resolved is not None else ():
+    for name, limit in _lower(resolved.limits, site).items() if resolved is not None else ():
         most[name] = f"at most {format_time(limit) if name == 'time_limit_s' else limit}; "
     for name in ("partition", "gpu_type"):
         choices = resolved.choices.get(name, ()) if resolved is not None else ()
         most[name] = f": {' or '.join(choices)}" if choices else ""
     return {name: text.format_map(most) for name, text in _RESOURCES.items()}
+
+
+def _lower(target: Mapping[str, int], site: Mapping[str, int]) -> dict[str, int]:
+    """The lower of the two limits of each field."""
+    names = dict.fromkeys((*target, *site))
+    return {name: min(each[name] for each in (target, site) if name in each) for name in names}
 
 
 def parameter_meanings(parameters: Iterable[Parameter]) -> dict[str, str]:

@@ -64,7 +64,7 @@ def gpu_partition(
         return partition.is_exclusive, -num_free, partition.name
 
     problem: UserError | None = None
-    for partition in sorted((each for each in site.partitions if _is_open(each, request, site)), key=rank):
+    for partition in sorted(_others(request, site), key=rank):
         try:
             runs = resolve(replace(request, partition=partition.name))
         except UserError as error:
@@ -96,6 +96,12 @@ def _may_move(request: LaunchRequest, recipe: Recipe, site: Site) -> bool:
         return False
     own = recipe.own.kind if recipe.own is not None else None
     return own is not OwnKind.BATCH and (own is not OwnKind.COMMAND or request.gpus_per_node is not None)
+
+
+def _others(request: LaunchRequest, site: Site) -> list[Partition]:
+    """The open partitions other than the default one, which is to be left."""
+    others = (each for each in site.partitions if each is not site.default_partition)
+    return [each for each in others if _is_open(each, request, site)]
 
 
 def _is_open(partition: Partition, request: LaunchRequest, site: Site) -> bool:

@@ -37,6 +37,8 @@ class Facts:
     environment: Environment = field(default_factory=Environment)
     locked: Mapping[str, str] = field(default_factory=dict)
     """Field of the request → the site's reason why users may not set it."""
+    most: Mapping[str, int] = field(default_factory=dict)
+    """Field of the request → the site's own upper limit."""
     has_comment: bool = False
     """True if the job may write its finding into its own comment."""
 
@@ -72,7 +74,10 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         warnings=unusual + resolved.warnings + command.warnings,
         choices=resolved.choices,
         locked=facts.locked,
-        meanings={**resource_meanings(resolved), **parameter_meanings(recipe.parameters.values())},
+        meanings={
+            **resource_meanings(resolved, facts.most),
+            **parameter_meanings(recipe.parameters.values()),
+        },
         environment=facts.environment,
         command=command.words,
         copies=command.copies,

@@ -132,6 +132,7 @@ _SENTENCES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"Invalid node name", ("exclude",)),
     (r"CPU count|More processors requested", ("cpus_per_task", "num_nodes")),
     (r"Node count specification", ("num_nodes",)),
+    (r"partition not available|partition configuration not available", ("partition",)),
     (
         r"partition|group not permitted|Access/permission denied",
         ("partition", "account"),
@@ -323,5 +324,6 @@ def _hint(field: str, choices: Sequence[Choice]) -> str:
     if not choices:
         return f"set it with {option_of(field)}" if field != "sbatch" else "look at --sbatch"
     first, *others = choices
-    spelt = " ".join(f"{option_of(name)}={value}" for name, value in first.changes.items())
-    return f"try {spelt}" + (f", or {', '.join(choice.text for choice in others)}" if others else "")
+    spelt = " ".join(f"{option_of(name)}={value}" for name, value in first.changes.items() if value)
+    first_way = f"try {spelt}" if spelt else f"leave out {option_of(field)}"
+    return first_way + (f", or {', '.join(choice.text for choice in others)}" if others else "")

@@ -394,10 +394,12 @@ def _refuse_gpus(
     asked: int, most: int, target: _Target, num_nodes: int, counts: Sequence[int], kind: str
 ) -> None:
     if not target.has_gpus:
-        raise UserError(
-            f"--gpus {asked}: {target.name} has no GPUs",
-            "use --gpus 0 to train on CPUs, or another partition",
-        )
+        hint = "use --gpus 0 to train on CPUs, or another partition"
+        if any(node.gpus for node in target.nodes) and target.partition_name is not None:
+            name = target.partition_name
+            said = f"--gpus {asked}: {target.name} is for the CPUs of its nodes"
+            raise UserError(said, f"{hint}; --partition {name} asks for the GPUs of its nodes")
+        raise UserError(f"--gpus {asked}: {target.name} has no GPUs", hint)
     if max(counts, default=0) >= asked:
         enough = sum(count >= asked for count in counts)
         raise UserError(

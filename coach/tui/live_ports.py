@@ -467,7 +467,7 @@ class LiveQuestions:
             return topic.text()
         settings = self._reach.settings
         page = documentation.rule_page(
-            registry.find(code), settings.thresholds.get(code), code in settings.muted_rules
+            registry.find(code), lazy_engine.thresholds_of(settings, code), code in settings.muted_rules
         )
         return documentation.page_text(page)
 

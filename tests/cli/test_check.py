@@ -236,6 +236,14 @@ def test_a_word_of_slurm_or_of_a_screen_is_explained(coach) -> None:  # type: ig
     assert "did you mean lustre_striping?" in coach("explain", "lustre").stderr
 
 
+def test_a_rule_file_s_threshold_is_explained(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "rules.toml").write_text("[thresholds.COD001]\nmax_lines_after = 22\n")
+    (home / "config.toml").write_text(f'[rules]\nfiles = ["{tmp_path}/rules.toml"]\n')
+    assert "max_lines_after = 22" in coach("explain", "COD001").stdout
+
+
 def test_a_rule_is_explained_with_the_threshold_of_the_config(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "home").mkdir()
     (tmp_path / "home/config.toml").write_text("[rules.NUM001]\nconsecutive = 5\n")

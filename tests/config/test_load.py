@@ -85,6 +85,25 @@ def test_an_unknown_key_comes_with_the_nearest_known_one(tmp_path: Path) -> None
     assert caught.value.hint == "did you mean launch.account?"
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("[Launch]\npartition = 'gpu'", "did you mean launch?"),
+        ("[telemetry]\ninterval_s = 1", "known keys: telemetry.ssh"),
+        ("[keys]\nfinds = 'x'", "did you mean keys.find?"),
+    ],
+)
+def test_the_table_s_name_alone_makes_no_key_the_nearest(tmp_path: Path, text: str, hint: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, text)
+    assert caught.value.hint == hint
+
+
+def test_an_empty_text_is_not_called_no_string(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected a string that is not empty"):
+        load(tmp_path, "[launch]\npartition = ''")
+
+
 def test_malformed_toml_and_binary_files_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"config\.toml:1: not valid TOML: "):
         load(tmp_path, "launch = [")

@@ -115,6 +115,21 @@ def test_an_environment_whose_setup_may_bring_torch_is_not_refused(tmp_path: Pat
     assert "setup has to bring it" in (check.unknown or "")
 
 
+def test_a_python_that_is_there_and_cannot_be_started_is_not_called_missing(tmp_path: Path) -> None:
+    prefix = make_prefix(tmp_path / "venv", torch=None)
+    python = prefix / "bin" / "python"
+    python.parent.mkdir(exist_ok=True)
+    python.unlink(missing_ok=True)
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o644)
+    assert check_environment(venv(prefix)).problem == f"{python}: not executable"
+    python.unlink()
+    python.symlink_to(python)  # a loop stands for a link that cannot be followed
+    problem = check_environment(venv(prefix)).problem or ""
+    assert problem.startswith(f"{python}: a link to {python}: ")
+    assert "no such program" not in problem
+
+
 @pytest.mark.parametrize(
     ("environment", "words"),
     [

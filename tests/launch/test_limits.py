@@ -91,6 +91,13 @@ def test_more_than_the_site_allows_is_refused_with_the_place_of_the_limit(
     assert caught.value.hint
 
 
+def test_a_cancel_that_the_site_switched_off_is_not_advised() -> None:
+    for can_cancel in (True, False):
+        with pytest.raises(UserError) as caught:
+            check_limits(ASKED, 2, Limits(max_running=2), can_cancel=can_cancel)
+        assert ("coach cancel" in (caught.value.hint or "")) == can_cancel
+
+
 def test_runs_that_wait_or_run_count_and_those_that_must_have_ended_do_not() -> None:
     known = [
         run("pending", "PENDING"),

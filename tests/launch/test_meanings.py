@@ -21,6 +21,17 @@ def test_limits_of_the_partition_stand_in_the_meaning_of_a_field() -> None:
     assert "{" not in "".join(resource_meanings(None).values())
 
 
+def test_a_lower_limit_of_the_site_stands_in_place_of_the_partition_s() -> None:
+    target = {"gpus_per_node": 8, "time_limit_s": 86400}
+    resolved = Resolved(Resources(1, 0, 1, 1, 600), (), (), {}, target)
+    meanings = resource_meanings(resolved, {"gpus_per_node": 2, "time_limit_s": 7200})
+    assert "at most 02:00:00; " in meanings["time_limit_s"]
+    assert "at most 2; " in meanings["gpus_per_node"]
+    higher = resource_meanings(resolved, {"gpus_per_node": 16, "time_limit_s": 7 * 86400})
+    assert "at most 1-00:00:00; " in higher["time_limit_s"]
+    assert "at most 8; " in higher["gpus_per_node"]
+
+
 def test_a_parameter_has_its_help_limits_usual_range_and_default() -> None:
     assert limits_and_default(LR) == "above 0 · usual 0.001 to 1 · default 0.05"
     assert parameter_meanings([LR]) == {"lr": "Step size [above 0 · usual 0.001 to 1 · default 0.05]"}

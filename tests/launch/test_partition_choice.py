@@ -102,6 +102,18 @@ def test_more_gpus_than_any_partition_has_are_refused_by_one_that_has_some(tmp_p
         plan(tmp_path, site=site(A100, V100, nodes=NODES), gpus_per_node=5)
 
 
+def test_the_cpus_of_gpu_nodes_are_not_chosen_for_gpus_if_the_partition_of_the_gpus_is_closed(
+    tmp_path: Path,
+) -> None:
+    closed = replace(A100, state="drain")
+    with pytest.raises(UserError, match="--gpus 2: partition cpu is for the CPUs of its nodes") as refused:
+        plan(tmp_path, site=site(closed, nodes=NODES[:2]), gpus_per_node=2)
+    assert "--partition cpu asks for the GPUs of its nodes" in (refused.value.hint or "")
+    named = plan(tmp_path, site=site(closed, nodes=NODES[:2]), gpus_per_node=2, partition="cpu")
+    assert where(named) == ("cpu", 2)
+    assert not any("has no GPUs" in note for note in named.notes)
+
+
 def test_a_relaunch_stays_in_the_partition_that_was_chosen(tmp_path: Path) -> None:
     made = plan(tmp_path, site=site(A100, nodes=NODES[:2]))
     assert made.request.partition is None

@@ -50,6 +50,7 @@ def explained(stderr: str, made: Plan | None = None, **known: tuple[str, ...]) -
         (FAILED + "Invalid node name specified", "exclude"),
         (FAILED + "Invalid license specification", "sbatch"),
         (FAILED + "User's group not permitted to use this partition", "partition"),
+        (FAILED + "Required partition not available (inactive or drain)", "partition"),
         (FAILED + "Node count specification invalid", "num_nodes"),
         ("sbatch: error: Memory specification can not be satisfied\n" + FAILED + "Unspecified error", "mem"),
         (
@@ -176,6 +177,11 @@ def test_a_launch_without_gpus_is_led_to_their_number() -> None:
     )
 
 
+def test_a_value_to_leave_out_is_no_option_without_a_value() -> None:
+    made = replace(gpu_plan(constraint="nosuch"), choices={})
+    assert explained(FAILED + "Invalid feature specification", made).hint == "leave out --constraint"
+
+
 def test_an_expired_reservation_can_be_replaced_or_left_out() -> None:
     made = gpu_plan(reservation="lastweek")
     refused = explained(FAILED + "Requested reservation is invalid", made, reservation=("workshop",))
@@ -193,6 +199,13 @@ def test_a_locked_field_is_not_offered_and_the_sites_reason_is_given() -> None:
     refused = explained(ACCOUNT, both)
     assert refused.field is None
     assert refused.hint == "--account is locked by the site: one for all (/etc/coach/site.toml:3)"
+
+
+def test_a_locked_partition_that_takes_no_jobs_is_not_blamed_on_the_account() -> None:
+    closed = FAILED + "Required partition not available (inactive or drain)"
+    refused = explained(closed, replace(gpu_plan(), locked={"partition": "the course has this one"}))
+    assert refused.field is None
+    assert refused.hint == "--partition is locked by the site: the course has this one"
 
 
 def test_a_field_is_named_by_the_option_that_a_user_knows() -> None:

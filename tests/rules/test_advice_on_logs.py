@@ -53,6 +53,44 @@ ARRAY = FRAMES + (
             "Correct conf.yaml at line 3, column 8",
         ),
         (
+            "slurmstepd-node1: error: execve(): /home/ada/./train.py: Permission denied\n"
+            "srun: error: node1: task 0: Exited with exit code 13\n",
+            "ENV011",
+            "Make the file executable, or start it with python: python /home/ada/./train.py",
+        ),
+        ("/x/slurm_script: line 4: ./prepare.sh: Permission denied\n", "ENV011", "Make the file executable"),
+        (
+            "/x/slurm_script: line 4: /data/out.log: Permission denied\n",
+            "ENV011",
+            "Put runs, data and caches",
+        ),
+        (
+            "srun: unrecognized option '--container-image=nvcr.io/nvidia/pytorch:24.05-py3'\n"
+            'Try "srun --help" for more information\n',
+            "JOB011",
+            "Slurm's plugin pyxis, which has this option, is not installed",
+        ),
+        (
+            "usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --learning-rate 3\n",
+            "COD001",
+            "Correct the arguments that the job's script gives the program",
+        ),
+        ("srun: unrecognized option '--nosuch=3'\n", "JOB011", "Correct the option, or leave it out"),
+        (
+            FRAMES + "OSError: [Errno 98] Address already in use\n",
+            "DST002",
+            "See if the program opens the port twice",
+        ),
+        (
+            FRAMES.replace(
+                "train.py", 'train.py", line 4, in go\n    x()\n  File "/v/torch/distributed/rendezvous.py'
+            )
+            + "torch.distributed.DistNetworkError: The server socket has failed to listen on any local "
+            "network address. port: 29500, code: -98, name: EADDRINUSE, message: address already in use\n",
+            "DST002",
+            "On one node let torchrun choose the port",
+        ),
+        (
             FRAMES
             + 'yaml.parser.ParserError: while parsing a flow sequence\n  in "a.yaml", line 1, column 4\n'
             "expected ',' or ']', but got ':'\n"

@@ -66,6 +66,15 @@ def test_a_foreign_job_whose_log_was_looked_for_and_not_found_is_a_finding_too()
     assert finding.fixes[0].command == "srun -w node4 ls -ld /home/ada/logs"
 
 
+def test_a_log_that_would_lie_in_the_working_directory_names_that_directory_as_the_suspect() -> None:
+    gone = replace(foreign("FAILED", MISSING), job=replace(job("FAILED"), work_dir="/home/ada/logs"))
+    (finding,) = Engine(build()).diagnose(gone, History()).findings
+    assert "working directory (--chdir)" in finding.fixes[0].title
+    elsewhere = replace(gone, job=replace(job("FAILED"), work_dir="/home/ada"))
+    (finding,) = Engine(build()).diagnose(elsewhere, History()).findings
+    assert "working directory" not in finding.fixes[0].title
+
+
 def test_a_foreign_job_with_an_unknown_or_unreadable_log_does_not_count_as_one_without_a_log() -> None:
     denied = replace(MISSING, is_found=True, problem="/home/ada/logs/17.out: Permission denied")
     for files in ((), (denied,), (MISSING, denied)):
@@ -146,8 +155,10 @@ def test_a_job_that_slurm_never_started_was_refused_and_not_ended_by_a_signal() 
     )
     (finding,) = diagnosis.findings
     assert (finding.rule, finding.evidence[1].text) == ("JOB011", "asked for: 1 node, 2 CPUs")
+    assert "--exclude" in finding.fixes[0].title  # it may ask for little, of nodes that it leaves out
+    assert "[qc]NodeList" in (finding.fixes[0].command or "")
     assert diagnosis.outcome is not None
-    assert end_text(diagnosis.outcome) == "Slurm never started it: no node has all that it asks for"
+    assert end_text(diagnosis.outcome) == "Slurm never started it: no node fits its request"
     started = replace(refused, nodes="node4", time_used_s=3)
     again = Engine(build()).diagnose(TargetSnapshot("17", 2.0, job=started, log_files=(MISSING,)), History())
     assert [each.rule for each in again.findings] == ["JOB017"]

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from coach.analysis.judging.verdict_object import diagnosis_object
+from coach.analysis.judging.why_words import MAX_LINES, why_lines
 from coach.config import Advice, LaunchDefaults, Limits, Lock, Settings, Switch
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Finding, Fix, Severity, Subject
-from coach.model.launching.launch import AppliedFix, LaunchRequest
+from coach.model.launching.launch import AppliedFix, LaunchRequest, OwnKind, OwnProgram
 from coach.sources.io import SystemIo
 from coach.sources.runs.run_files import read_run
 from coach.workflows import backend
@@ -141,6 +143,22 @@ def test_a_plan_beyond_the_limits_is_refused_and_the_notes_of_the_config_stand_i
         plan(Limits(max_running=1))
 
 
+def batch(tmp_path: Path, *lines: str) -> LaunchRequest:
+    script = tmp_path / "own.sh"
+    script.write_text("\n".join(["#!/bin/bash", *lines, "srun hostname", ""]))
+    return LaunchRequest("own.sh", own=OwnProgram(OwnKind.BATCH, ("own.sh",), str(tmp_path)))
+
+
+def test_a_locked_partition_also_holds_for_the_lines_of_a_batch_file(tmp_path: Path) -> None:
+    settings = locked("partition", partition="gpu")
+    with pytest.raises(UserError, match="#SBATCH --partition cpu: locked by the site") as refused:
+        with_defaults(batch(tmp_path, "#SBATCH -p cpu"), settings)
+    assert refused.value.hint == "leave it out: the site's is gpu"
+    for lines in ((), ("#SBATCH --partition=gpu",)):
+        assert with_defaults(batch(tmp_path, *lines), settings).partition == "gpu"
+    assert with_defaults(batch(tmp_path, "#SBATCH -p cpu"), PLACES).partition is None
+
+
 def finding(rule: str) -> Finding:
     fix = Fix("halve the batch", {"batch_size": 32})
     return Finding(rule, "n", "c", Severity.CRITICAL, 1.0, True, None, Subject(), "summary", (), (fix,), None)
@@ -150,10 +168,20 @@ def test_the_site_s_advice_stands_last_and_changes_nothing() -> None:
     diagnosis = Diagnosis("17", "FAILED", (finding("MEM001"), finding("NUM001")), ())
     advised = with_advice(diagnosis, {"MEM001": Advice("ask us", "https://hpc.example/oom")})
     memory, numerics = advised.findings
-    assert [fix.title for fix in memory.fixes] == ["halve the batch", "ask us (https://hpc.example/oom)"]
+    assert [fix.title for fix in memory.fixes] == [
+        "halve the batch",
+        "your site: ask us (https://hpc.example/oom)",
+    ]
     assert (memory.fixes[-1].changes, memory.fixes[-1].command) == ({}, None)
     assert numerics == diagnosis.findings[1]
     assert with_advice(diagnosis, {}) is diagnosis
+
+
+def test_the_site_s_advice_stands_below_the_fix_in_the_lines_of_why() -> None:
+    advised = with_advice(Diagnosis("17", "FAILED", (finding("MEM001"),), ()), {"MEM001": Advice("ask us")})
+    lines = why_lines(diagnosis_object(advised))
+    assert lines[-1] == "  your site: ask us"
+    assert len(lines) <= MAX_LINES
 
 
 def test_advice_on_a_rule_that_does_not_exist_is_refused_with_the_nearest() -> None:

@@ -12,7 +12,7 @@ _NOT_STARTED = "53"
 """What slurmd reports as a signal when it cannot start a batch script: mostly it cannot open the log, or
 enter the folder. It is no signal that a process gets."""
 _SLURM = {
-    "BadConstraints": "Slurm never started it: no node has all that it asks for",
+    "BadConstraints": "Slurm never started it: no node fits its request",
     "DEADLINE": "it could not end before its --deadline",
     "TIMEOUT": "Slurm ended it at its time limit",
     "CANCELLED": "it was cancelled",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Annotated, Any, TypedDict
 
+from coach.analysis.queueing.node_state import why_no_job
 from coach.analysis.queueing.pending_reasons import (
     NOTHING,
     KnownReasons,
@@ -16,9 +18,11 @@ from coach.analysis.queueing.pending_reasons import (
 from coach.analysis.spelling.printable import printable
 from coach.analysis.spelling.slurm import format_time
 from coach.model.json_types import Number
-from coach.model.slurm.cluster import Job, Partition
+from coach.model.slurm.cluster import Job, Node, Partition
 from coach.model.training.other_machine import rough_age
 
+_MAX_NODES = 3
+"""Nodes that are named with their state and reason."""
 PENDING = "pending"
 """The key of a waiting job's object in the public JSON."""
 
@@ -64,16 +68,35 @@ def exceeded_limit_s(job: Job, partitions: Sequence[Partition]) -> int | None:
 
 
 def explain_waiting(
-    job: Job, partitions: Sequence[Partition], known: KnownReasons | None = None
+    job: Job,
+    partitions: Sequence[Partition],
+    known: KnownReasons | None = None,
+    nodes: Mapping[str, Sequence[Node]] = MappingProxyType({}),
 ) -> PendingReason | None:
-    """Why the job is pending; None if it is not. The limits of its partitions are named if they are known."""
+    """Why the job is pending; None if it is not. The limits of its partitions, and the states of the nodes
+    that it waits for, are named if they are known. `nodes`: node set expression → its nodes."""
     why, limit_s = explain_job(job, known), exceeded_limit_s(job, partitions)
+    if why is not None and (told := _states(nodes.get(why.nodes or "", ()))):
+        return replace(why, meaning=f"nodes that it needs are not available: {told}")
     if why is None or limit_s is None:
         return why
     longest = format_time(limit_s)
     asked = "" if job.time_limit_s is None else f" of {format_time(job.time_limit_s)}"
     meaning = f"its time limit{asked} is longer than its partition allows: {longest}"
     return replace(why, meaning=meaning, advice=why.advice.replace("…", longest))
+
+
+def _states(nodes: Sequence[Node]) -> str:
+    """Each node with its state and the reason that Slurm has for it; empty if one node takes jobs again."""
+    told = []
+    for node in nodes:
+        state = why_no_job(node)
+        if state is None:
+            return ""
+        reason = f" (reason: {printable(node.reason)})" if node.reason else ""
+        told.append(f"{printable(node.name)}: {state}{reason}")
+    more = len(told) - _MAX_NODES
+    return "; ".join(told[:_MAX_NODES]) + (f"; {more} more nodes" if more > 0 else "")
 
 
 def waiting_object(why: PendingReason, estimated_start_s: float | None) -> WaitingObject:

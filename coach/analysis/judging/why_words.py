@@ -16,7 +16,7 @@ from coach.analysis.judging.verdict_object import OUTCOME
 from coach.analysis.judging.waiting import PENDING, waiting_lines
 from coach.analysis.spelling.printable import cut, printable
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
-from coach.model.judging.finding import PROGRESS, Severity
+from coach.model.judging.finding import PROGRESS, SITE_ADVICE, Severity
 from coach.model.judging.outcome import End, Outcome, RankEnd
 from coach.model.judging.verdict import PastRun
 from coach.model.slurm.cluster import is_final
@@ -94,7 +94,7 @@ def why_lines(verdict: Mapping[str, Any], now_s: float = 0.0) -> list[str]:
     lines += _said(verdict, target, now_s)
     if outcome is not None and outcome.end is not End.COMPLETED and (lost := lost_text(outcome)):
         lines.append(_cut(f"  {lost}"))
-    return lines
+    return lines[:MAX_LINES]
 
 
 def _said(verdict: Mapping[str, Any], target: str, now_s: float) -> list[str]:
@@ -121,8 +121,12 @@ def _finding_lines(finding: Mapping[str, Any], target: str) -> Iterator[str]:
     yield _cut(f"  {rule}{_where(finding)}: {_text(finding, 'summary') or ''}")
     if place := _place(finding):
         yield _cut(f"  at {place}")
-    if fix := next(iter(_tables(finding, "fixes")), None):
-        yield from _fix_lines(fix, target)
+    first, *others = _tables(finding, "fixes") or [{}]
+    if first:
+        yield from _fix_lines(first, target)
+    for title in (_text(fix, "title") or "" for fix in others[-1:]):
+        if title.startswith(SITE_ADVICE):
+            yield _cut(f"  {title}")
 
 
 def _where(finding: Mapping[str, Any]) -> str:

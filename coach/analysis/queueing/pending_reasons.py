@@ -162,8 +162,8 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
     ),
     "BadConstraints": (
         _N,
-        "no node has all that it requests (features, GPUs, memory, CPUs)",
-        f"{_RESUBMIT}, with fewer demands",
+        "no node fits its request (features, GPUs, memory, CPUs, --nodelist and --exclude)",
+        f"{_RESUBMIT}, with another request",
     ),
     "DependencyNeverSatisfied": (
         _N,
@@ -214,7 +214,7 @@ _SENTENCES: tuple[tuple[str, PendingClass, str, str], ...] = (
         "reserved for jobs in higher priority partitions",
         _W,
         "the nodes that it needs are down, drained, or kept for a partition of higher priority",
-        NOTHING,
+        "sinfo -R says which nodes are down or drained, and why; with fewer nodes it may not need them",
     ),
 )
 """Sentences that Slurm writes in place of a code, by words in them."""
@@ -324,7 +324,8 @@ def _explain_nodes(explained: PendingReason) -> PendingReason:
         return replace(explained, meaning="nodes that it needs are, or may be, reserved for others")
     if nodes is not None:
         meaning = f"nodes that it needs are not available: {nodes[1]}"
-        return replace(explained, meaning=meaning, nodes=nodes[1])
+        advice = "sinfo -R says why; without --nodelist, or with fewer nodes, others may do"
+        return replace(explained, meaning=meaning, advice=advice, nodes=nodes[1])
     return explained
 
 

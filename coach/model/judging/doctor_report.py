@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+LAUNCH = "launch"
+"""The area of the checks that plan a launch."""
+
 
 class CheckState(StrEnum):
     """The result of a check."""
@@ -62,6 +65,8 @@ class Report:
         """The exit status in words, with the names of the checks that decided it."""
         wrong = self._names(CheckState.WRONG)
         match self.exit_status:
+            case 0 if warned := self._warned_launch():
+                return f"nothing fails here, but a launch has a warning: {', '.join(warned)}"
             case 0:
                 return "all well: a launch works here"
             case 1 if len(wrong) == 1:
@@ -72,6 +77,11 @@ class Report:
                 return (
                     f"cannot tell whether a launch works here: {', '.join(self._names(CheckState.UNKNOWN))}"
                 )
+
+    def _warned_launch(self) -> list[str]:
+        """The checks of a launch that warn."""
+        warned = (each for each in self.checks if each.area == LAUNCH and each.state is CheckState.WARNING)
+        return [f"{each.area} ({each.what})" for each in warned]
 
     def _names(self, state: CheckState) -> list[str]:
         """The checks in this state that decide the exit status."""

@@ -13,6 +13,8 @@ _CLEAR, _LIKELY = 0.9, 0.7
 """Smallest confidence of a clear finding, and of a likely one."""
 
 
+SITE_ADVICE = "your site: "
+"""The begin of the title of the fix that holds the site's own advice."""
 PROGRESS = "progress"
 """The measurement that is missing while a running job is silent for long."""
 

@@ -82,8 +82,8 @@ _FIND = "Find the place in the program by the lines above the error, correct it,
 """The advice if no line of the program is shown."""
 _OF_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
-        "usage": "Correct the options of the command that starts the program, or its configuration: the "
-        "program does not accept them; its --help lists what it accepts",
+        "usage": "Correct the arguments that the job's script gives the program, or its configuration: its "
+        "--help lists those it takes",
         "hydra": "Correct the configuration, or what the command line overrides in it; "
         "HYDRA_FULL_ERROR=1 shows the whole error",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
@@ -9,6 +10,10 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
 
+_OF_RANKS = re.compile(
+    r"torch|c10d|accelerate|lightning|deepspeed|horovod|tensorflow|grpc|mpi4py|server socket"
+)
+"""Words in the text or the files of an error about the port of the ranks, not a port of the program's own."""
 _FIELDS = ("port", "other", "taken", "utilized", "grpc", "busy", "range", "ray", "triton")
 
 
@@ -29,7 +34,8 @@ class PortInUse(EndingRule):
     What to do
         On one node let torchrun choose: `--standalone`, or `--rdzv-endpoint=localhost:0`. On several nodes
         derive the port from the job id: `MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))`. Look for a left-over
-        process of your own on the node.
+        process of your own on the node. A port that the program itself opens may be open in it already:
+        `ss -ltnp` on the node names the process.
     Sources
         torch/csrc/distributed/c10d/socket.cpp; torchrun's rendezvous options; errno 98.
     """
@@ -41,14 +47,29 @@ class PortInUse(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         port = next((hit.fields[key] for key in _FIELDS if key in hit.fields), None)
-        return (
-            f"Port {port} was taken by another program"
-            if port
-            else "Another program uses the rendezvous port"
-        )
+        if port:
+            return f"Port {port} was taken by another program"
+        if _is_own_port(hit):
+            return "A port that the program opens is already in use"
+        return "Another program uses the rendezvous port"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and _is_own_port(hit):
+            yield Fix(
+                "See if the program opens the port twice, or in each rank: open it once, or let the system "
+                "choose a free one (port 0)"
+            )
+            yield Fix("See on the node which other process holds it: ss -ltnp")
+            return
         yield Fix("On one node let torchrun choose the port: torchrun --standalone …")
         yield Fix(
             "On several nodes derive the port from the job id: MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))"
         )
+
+
+def _is_own_port(hit: LogHit) -> bool:
+    """True if the error has a stack without any code of a launcher or of a library for ranks."""
+    block = hit.block
+    if block is None or not block.frames:
+        return False
+    return not any(map(_OF_RANKS.search, (hit.text, block.type or "", *(each.file for each in block.frames))))

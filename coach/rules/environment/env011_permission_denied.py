@@ -15,6 +15,12 @@ from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 _NOT_RUN = re.compile(r": line \d+: |trying to connect to the [Dd]ocker")
+_NOT_STARTED = re.compile(
+    r"execve\(\): (?P<file>/[^:]{1,400}): Permission denied$"
+    r"|execvp error on file (?P<mpi>\S+) \(Permission denied\)"
+    r"|: line \d+: (?P<shell>[^\s:]{0,400}/[^\s:]{1,200}\.(?:py|sh)): Permission denied$"
+)
+"""A program that could not be started: its file is not executable."""
 _LINES_WITHOUT = 10
 """A script that prints fewer lines than this after a refused command had nothing else to run."""
 
@@ -35,7 +41,8 @@ class PermissionDenied(EndingRule):
         program went on, as with a cache in /tmp that belongs to somebody else. On a failed shell command in a
         script that went on.
     What to do
-        See from a compute node which folder of the path forbids it: `srun namei -l PATH`. Put runs on a file
+        If a program could not be started (execve), make its file executable: `chmod +x FILE`. Else see from
+        a compute node which folder of the path forbids it: `srun namei -l PATH`. Put runs on a file
         system that compute nodes may write to (`runs_root`, often $SCRATCH).
     Sources
         errno(3) EACCES, EPERM, EROFS; Python's OSError.
@@ -63,6 +70,9 @@ class PermissionDenied(EndingRule):
             return f"The program asks wandb for a key that it does not have: {hit.text.strip()[:160]}"
         if hit.signature == "remote":
             return f"The model or service does not let this account in: {hit.text.strip()[:160]}"
+        program = _not_started(hit)
+        if program is not None:
+            return f"The program may not be started: {program}: Permission denied"
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""
         return f"{hit.fields.get('what', 'Permission denied')}{where}"
 
@@ -80,6 +90,15 @@ class PermissionDenied(EndingRule):
                 "`hf auth login`)"
             )
             return
+        program = _not_started(hit) if hit is not None else None
+        if program is not None:
+            with_python = f", or start it with python: python {program}" if program.endswith(".py") else ""
+            yield Fix(f"Make the file executable{with_python}", command=f"chmod +x {shlex.quote(program)}")
+            yield Fix(
+                "If it is executable, see on a node which folder on its path forbids it or is mounted noexec",
+                command=f"srun namei -l {shlex.quote(program)}",
+            )
+            return
         path = hit.fields.get("path") if hit is not None else None
         if path and path.startswith("/") and not _is_below(path, snapshot):
             yield Fix(
@@ -92,6 +111,12 @@ class PermissionDenied(EndingRule):
             "Put runs, data and caches where compute nodes may write: runs_root and cache_dir in the config"
         )
         yield from without_node(snapshot, "which sees the file system differently")
+
+
+def _not_started(hit: LogHit) -> str | None:
+    """The file of the program that could not be started; None for another refusal."""
+    found = _NOT_STARTED.search(hit.text.strip())
+    return next(filter(None, found.groups()), None) if found else None
 
 
 def _is_below(path: str, snapshot: TargetSnapshot) -> bool:

@@ -58,7 +58,7 @@ class InvalidRequest(EndingRule):
         asked = {"nodes": job.num_nodes, "CPUs": job.num_cpus, "GPUs": job.num_gpus}
         words = [f"{value} {name if value > 1 else name[:-1]}" for name, value in asked.items() if value]
         return Hit(
-            summary=f"Slurm never started the job: no node {where}has all that it asks for",
+            summary=f"Slurm never started the job: no node {where}fits its request",
             evidence=(
                 Evidence(f"state FAILED, reason {job.reason}, no node was ever assigned"),
                 *([Evidence(f"asked for: {', '.join(words)}")] if words else []),
@@ -66,9 +66,10 @@ class InvalidRequest(EndingRule):
             confidence=self.confidence,
             fixes=(
                 Fix(
-                    "Compare the memory, CPUs, GPUs and features that it asks for with those of a node, and "
-                    "submit it again with less",
-                    command=f"scontrol show job {job.job_id} | grep -E 'TRES=|MinCPUs|Features'; "
+                    "See which demand no node meets: the nodes that it names or leaves out (--nodelist, "
+                    "--exclude), or its memory, CPUs, GPUs and features; change that one and submit it again",
+                    command=f"scontrol show job {job.job_id} | "
+                    "grep -E 'TRES=|MinCPUs|Features|[qc]NodeList'; "
                     "sinfo -o '%P %D %c %m %G %f'",
                 ),
             ),
@@ -93,6 +94,16 @@ class InvalidRequest(EndingRule):
         text = hit.text if hit is not None else ""
         if "DOS line breaks" in text:
             yield Fix("Give the script Unix line ends", command=r"sed -i 's/\r$//' FILE")
+            return
+        if "unrecognized option '--container-" in text:
+            yield Fix(
+                "Slurm's plugin pyxis, which has this option, is not installed on that machine: ask the "
+                "administrators, or start the container by apptainer: srun apptainer exec --nv IMAGE COMMAND",
+                command="srun --help | grep container",
+            )
+            return
+        if hit is not None and "option" in hit.fields:
+            yield Fix("Correct the option, or leave it out", command=f"{hit.fields['option_of']} --help")
             return
         if "does not look like a batch script" in text:
             yield Fix("Make #!/bin/bash the first line of the script, or submit a command by sbatch --wrap")

@@ -158,8 +158,14 @@ def _fixes(snapshot: TargetSnapshot, missing: Path | None, node: str | None) -> 
     is_slurm = run is None or run.backend == "slurm"
     if missing is not None:
         on = f"srun{f' -w {quote(node)}' if node else ''} " if is_slurm else ""
+        is_work_dir = job is not None and job.work_dir == str(missing.parent)
+        folder = (
+            "job's working directory (--chdir), where its log would be"
+            if is_work_dir
+            else "folder of the log"
+        )
         yield Fix(
-            "See whether the node has the folder of the log, and may write there",
+            f"See whether the node has the {folder}, and may write there",
             command=f"{on}ls -ld {quote(str(missing.parent))}",
         )
     else:

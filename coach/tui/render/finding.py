@@ -10,7 +10,7 @@ from coach.analysis.judging.no_finding import Look, look_of, meaning_of, sign_of
 from coach.analysis.judging.outcome_words import outcome_text
 from coach.analysis.spelling.numbers import short_number
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix
+from coach.model.judging.finding import SITE_ADVICE, Diagnosis, Evidence, Finding, Fix
 from coach.tui.render.severity import severity_sign, severity_span, severity_tone
 from coach.tui.render.text import (
     BLANK,
@@ -123,16 +123,18 @@ def _primary(finding: Finding, width: int, word: str | None, fix_key: str | None
     for item in finding.evidence[:_MAX_EVIDENCE]:
         rows.extend(_wrapped(_evidence(item), width))
     for fix in finding.fixes[:1]:
-        rows.extend(_wrapped(fix_line(fix), width))
+        rows.extend(_wrapped(fix_line(fix), width, ": "))
     return rows
 
 
-def _wrapped(row: Line, width: int) -> list[Line]:
-    """Wrap a line that has a sign in its fourth cell, with at most two more lines below it."""
+def _wrapped(row: Line, width: int, gap: str = "  ") -> list[Line]:
+    """Wrap a line that has a sign in its fourth cell, with at most two more lines below it. `gap` joins the
+    parts that two spaces part on one line."""
     if line_width(row) <= width:
         return [row]
     sign, *rest = row
-    texts = wrap("".join(span.text for span in rest), width - line_width((sign,)) - 1)
+    said = "".join(f"{gap}{span.text.strip()}" if span.text.startswith("  ") else span.text for span in rest)
+    texts = wrap(said, width - line_width((sign,)) - 1)
     blank = Span(" " * line_width((sign,)))
     return [(blank if index else sign, Span(text)) for index, text in enumerate(texts[:_MAX_WRAPPED])]
 
@@ -235,7 +237,9 @@ def whole_lines(finding: Finding, width: int) -> list[Line]:
     if finding.consequence_of:
         rows.append(line(muted(f"   follows from {printable(finding.consequence_of)}")))
     rows.extend(_evidence(item) for item in finding.evidence)
-    rows.extend(fix_line(fix) for fix in finding.fixes)
+    for fix in finding.fixes:
+        is_site = fix.title.startswith(SITE_ADVICE)
+        rows.extend(_wrapped(fix_line(fix), width) if is_site else [fix_line(fix)])
     return rows
 
 

@@ -6,7 +6,6 @@ The plan is made by the functions that a launch uses, so the doctor and the Ente
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -18,15 +17,15 @@ from coach.launch.recipe import find_recipes
 from coach.launch.refusal import fields_in_question, is_unanswered, option_of, sentence, slurms_words
 from coach.launch.resources import Site
 from coach.launch.spelling import format_time
-from coach.launch.submit import check_command
 from coach.model.errors import UserError, hidden_by_site
-from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.judging.doctor_report import LAUNCH, Check, CheckState
 from coach.model.launching.environment import EnvironmentKind
 from coach.model.launching.launch import LaunchRequest, Plan
-from coach.sources.io import CommandResult, Io, Query
+from coach.sources.io import CommandResult, Io
+from coach.workflows.launching.dry_run import ask_slurm
 from coach.workflows.launching.prepare import look_at_site, plan_for, with_defaults
 
-AREA = "launch"
+AREA = LAUNCH
 MAIN_KEY = "1"
 
 
@@ -136,7 +135,4 @@ def judge_test(result: CommandResult, plan: Plan) -> Check:
 
 
 def _test(plan: Plan, io: Io) -> Check:
-    with tempfile.NamedTemporaryFile("w", prefix="coach-", suffix=".sh", encoding="utf-8") as script:
-        script.write(plan.script)
-        script.flush()
-        return judge_test(io.run(Query("test-only", check_command(script.name))), plan)
+    return judge_test(ask_slurm(plan, io), plan)

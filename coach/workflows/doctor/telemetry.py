@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.launching.site import Lock
 from coach.model.slurm.cluster import Job
 from coach.sources.io import CommandResult, Io, Query
 from coach.sources.slurm.job_allocation import steps_query
@@ -24,9 +25,13 @@ _MAX_JOBS = 20
 
 
 def look_at_telemetry(
-    jobs: Sequence[Job], config: Mapping[str, str] | None, is_ssh_allowed: bool, io: Io
+    jobs: Sequence[Job],
+    config: Mapping[str, str] | None,
+    is_ssh_allowed: bool,
+    io: Io,
+    lock: Lock | None = None,
 ) -> list[Check]:
-    """All rungs. `jobs` are the user's own."""
+    """All rungs. `jobs` are the user's own; `lock` is the site's on ssh."""
     running = [job for job in jobs if job.state == "RUNNING" and job.raw_job_id is not None]
     ids = [job.raw_job_id for job in running[:_MAX_JOBS] if job.raw_job_id is not None]
     node = next((name for job in running for name in expand_nodes(job.nodes)), None)
@@ -34,7 +39,9 @@ def look_at_telemetry(
         judge_sampler(find_spec("pynvml") is not None),
         judge_step(io.run(VERSION_QUERY)),
         judge_sstat(config, io.run(steps_query(ids)) if ids else None),
-        judge_ssh(is_ssh_allowed, io.run(_try_ssh(node)) if is_ssh_allowed and node is not None else None),
+        judge_ssh(
+            is_ssh_allowed, io.run(_try_ssh(node)) if is_ssh_allowed and node is not None else None, lock
+        ),
     ]
 
 
@@ -76,8 +83,10 @@ def judge_sstat(config: Mapping[str, str] | None, result: CommandResult | None) 
     return _check(name, CheckState.OK, "answers (exit status 0)", what)
 
 
-def judge_ssh(is_allowed: bool, result: CommandResult | None) -> Check:
+def judge_ssh(is_allowed: bool, result: CommandResult | None, lock: Lock | None = None) -> Check:
     """Whether the nodes of the user's jobs can be reached without Slurm."""
+    if not is_allowed and lock is not None:
+        return _check("ssh", CheckState.OK, "off", f"locked by the site: {lock.reason} ({lock.origin})")
     if not is_allowed:
         because = "you decide; coach uses ssh only where no step can start beside the job's own"
         return _check("ssh", CheckState.OK, "off", because, "telemetry.ssh = true")

@@ -12,7 +12,7 @@ from coach.config import Advice, Settings
 from coach.late import late
 from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.judging.finding import Diagnosis, Finding, Fix
+from coach.model.judging.finding import SITE_ADVICE, Diagnosis, Finding, Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import Signature
 
@@ -45,6 +45,17 @@ def rules_of(settings: Settings) -> tuple[Rule, ...]:
     return rules
 
 
+def thresholds_of(settings: Settings, code: str) -> Mapping[str, float] | None:
+    """The thresholds of a rule that the config or a file of rules sets; None if none does. A file that cannot
+    be read sets none, as for the screens."""
+    if code in settings.thresholds:
+        return settings.thresholds[code]
+    try:
+        return rule_files.read(settings.rule_files).thresholds.get(code)
+    except UserError:
+        return None
+
+
 def with_advice(diagnosis: Diagnosis, advice: Mapping[str, Advice]) -> Diagnosis:
     """The diagnosis; each finding ends with the site's advice for its rule, as its last fix."""
     if not any(finding.rule in advice for finding in diagnosis.findings):
@@ -56,7 +67,7 @@ def _advised(finding: Finding, advice: Mapping[str, Advice]) -> Finding:
     said = advice.get(finding.rule)
     if said is None:
         return finding
-    title = f"{said.text} ({said.url})" if said.url else said.text
+    title = SITE_ADVICE + (f"{said.text} ({said.url})" if said.url else said.text)
     return replace(finding, fixes=(*finding.fixes, Fix(title=title)))
 
 

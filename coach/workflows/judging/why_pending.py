@@ -1,9 +1,10 @@
-"""Why jobs wait, with the time limit of a partition where it is the reason."""
+"""Why jobs wait, with the time limit of a partition, or the state of nodes, where it is the reason."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 
 from coach.analysis.judging.waiting import (
     WaitingObject,
@@ -11,25 +12,32 @@ from coach.analysis.judging.waiting import (
     is_over_partition_limit,
     waiting_object,
 )
-from coach.analysis.queueing.pending_reasons import KnownReasons, PendingReason
+from coach.analysis.queueing.pending_reasons import KnownReasons, PendingReason, explain_job
 from coach.model.slurm.cluster import Job, Partition
 from coach.sources.io import Io
 from coach.sources.slurm.client import Client
+from coach.sources.slurm.job_record import job_nodes
 from coach.sources.slurm.nodes import parse_partitions, partitions_query
 
+_MAX_SETS = 3
 Explain = Callable[[Job], PendingReason | None]
 
 
 def explainer(jobs: Iterable[Job] = (), io: Io | None = None) -> Explain:
     """A function that explains jobs. Sends one query per cluster in which one of `jobs` exceeds its
-    partition's limit, else none. Without an answer, the limit stays unnamed."""
+    partition's limit, and one for the nodes of a set that `jobs` wait for, at most three sets. Without an
+    answer, the limit and the states stay unnamed."""
     clusters = dict.fromkeys(job.cluster for job in jobs if is_over_partition_limit(job))
     found: list[Partition] = []
     for cluster in clusters if io is not None else ():
         assert io is not None
         answer = Client(io).ask(partitions_query(cluster))
         found += parse_partitions(answer.text, None, cluster)[0]
-    return partial(explain_waiting, partitions=found, known=KnownReasons())
+    known = KnownReasons()
+    waits = (explain_job(job, known) for job in jobs if job.cluster is None)
+    sets = dict.fromkeys(why.nodes for why in waits if why is not None and why.nodes is not None)
+    nodes = {each: job_nodes(io, each).nodes for each in islice(sets, _MAX_SETS)} if io is not None else {}
+    return partial(explain_waiting, partitions=found, known=known, nodes=nodes)
 
 
 def waiting_of(job: Job | None, io: Io) -> WaitingObject | None:

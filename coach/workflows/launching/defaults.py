@@ -11,6 +11,7 @@ from typing import Any
 from coach.analysis.spelling.slurm import format_time, parse_time
 from coach.config import Lock, Settings
 from coach.config.variables import SBATCH_KEYS, is_of_sbatch
+from coach.launch import batch_file
 from coach.launch.project_file import with_training
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind
@@ -19,6 +20,8 @@ from coach.workflows.launching.drill_request import with_drill
 _KEYS = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time", "has_gpm": "gpm"}
 """Fields of a request that have another name in the config and on the command line."""
 _OPTIONS = {"environment": "--env", "setup": "setup"}
+_NAMES = ("partition", "account", "qos", "reservation", "constraint", "exclude")
+"""Fields with the name and the text of their option of sbatch."""
 _FIELDS = (
     *("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "mem", "gpu_type"),
     *("gpu_request", "partition", "account", "qos", "reservation", "constraint", "exclude"),
@@ -32,6 +35,7 @@ def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
     request = _within_locks(with_drill(with_training(request)), settings)
     if request.own is not None and request.own.kind is OwnKind.BATCH:  # its #SBATCH lines ask for resources
         told = {field: _default(field, settings) for field in _told_to_sbatch(request, settings)}
+        told |= _locked_in_file(request, settings)
         return replace(
             request,
             **told,
@@ -46,6 +50,24 @@ def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
     if request.time_limit_s is None:
         filled["time_limit_s"] = _default("time_limit_s", settings)
     return replace(request, **filled)
+
+
+def _locked_in_file(request: LaunchRequest, settings: Settings) -> dict[str, Any]:
+    """The site's locked values that go before the lines of a batch file. Raises UserError if a line asks for
+    another."""
+    own = request.own
+    locks = {field: lock for field in _NAMES if (lock := settings.lock_of(_key(field))) is not None}
+    if own is None or not locks:
+        return {}
+    said = batch_file.asked(batch_file.read(batch_file.path_of(own)))
+    told: dict[str, Any] = {}
+    for field, lock in locks.items():
+        wanted, line = _default(field, settings), said.get(field)
+        if line is not None and line != wanted:
+            raise _refusal(f"#SBATCH --{field}", line, lock, wanted)
+        if wanted is not None and getattr(request, field) is None:
+            told[field] = wanted
+    return told
 
 
 def _told_to_sbatch(request: LaunchRequest, settings: Settings) -> list[str]:

@@ -140,19 +140,27 @@ def plan_for(
         notes=(*settings.notes, *time_notes, *environment_notes, *share_notes),
         environment=environment,
         locked=locked_fields(settings),
+        most=_most(settings),
         has_comment=settings.launch.has_comment,
     )
     plan = make_plan(request, recipe, site, facts, run_id)
     # A fix replaces its parent. The parent of a resubmission may still run, so it counts.
     replaced = request.parent_run_id if request.fix is not None else None
     alive = num_alive_runs(settings, io, now_s, without=replaced)
-    check_limits(plan.resources, alive, settings.limits, settings.origins)
+    can_cancel = Switch.CANCEL not in settings.switched_off
+    check_limits(plan.resources, alive, settings.limits, settings.origins, can_cancel=can_cancel)
     warnings = (*plan.warnings, *share_warnings)
     if recipe.own is not None and not request.setup:  # the setup lines may load anything
         warnings += own_warnings(recipe.own, environment, python, env, io)
     if not request.setup:
         warnings += warn_of_build(recipe, environment, python, env, plan.resources.gpus_per_node)
     return with_room(replace(plan, warnings=warnings), settings, io, now_s)
+
+
+def _most(settings: Settings) -> dict[str, int]:
+    """Field of a request → the site's own upper limit."""
+    said = {"gpus_per_node": settings.limits.max_gpus, "time_limit_s": settings.limits.max_time_s}
+    return {name: most for name, most in said.items() if most is not None}
 
 
 def _within_time(

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.launch.limits import check_running
 from coach.launch.parameters import show
 from coach.launch.recipe import Recipe, get_recipe, recipe_of
@@ -132,7 +132,9 @@ def relaunch(
     is_active = not is_final(parent.state)
     if is_active and choice is not ParentChoice.CANCEL:
         # The plan assumed that the parent goes; now it stays, and counts.
-        check_running(num_alive_runs(settings, io, io.now()), settings.limits, settings.origins)
+        alive = num_alive_runs(settings, io, io.now())
+        can_cancel = Switch.CANCEL not in settings.switched_off
+        check_running(alive, settings.limits, settings.origins, can_cancel=can_cancel)
     with written_run(plan, settings, io):
         if not is_active or choice is ParentChoice.KEEP:
             return start(plan, settings, env)

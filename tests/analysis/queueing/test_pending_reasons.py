@@ -44,7 +44,7 @@ def test_every_reason_that_slurm_24_11_can_give_is_explained(reason: str) -> Non
         ("NvidiaImexChannels", PendingClass.WAIT, True, "IMEX channels"),
         ("PartitionTimeLimit", PendingClass.NEVER, False, "longer than its partition allows"),
         ("DependencyNeverSatisfied", PendingClass.NEVER, False, "does not accept"),
-        ("BadConstraints", PendingClass.NEVER, False, "no node has all"),
+        ("BadConstraints", PendingClass.NEVER, False, "no node fits"),
         ("JobHeldUser", PendingClass.HELD, False, "held"),
         ("launch failed requeued held", PendingClass.HELD, False, "could not be started"),
         ("launch_failed_requeued_held", PendingClass.HELD, False, "could not be started"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Diagnosis
+from coach.model.judging.finding import Diagnosis, Fix
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.telemetry import SensorGap
 from coach.tui.render.finding import finding_detail, findings_lines
@@ -45,6 +45,16 @@ def test_gpus_that_could_not_be_measured_are_named_with_the_reason_never_as_zero
     shown = text(node_lines(make_history(), [GAP], True, NOW_S, 100))
     assert "gpu not measured: no NVIDIA driver  (node1)" in shown
     assert "0%" not in shown
+
+
+def test_the_command_of_a_wrapped_fix_is_not_glued_to_its_sentence() -> None:
+    (finding,) = nan_diagnosis().findings[:1]
+    fix = Fix(
+        "See what is full (bytes or number of files) and make room", command="quota -s; df -h .; df -i ."
+    )
+    full = replace(nan_diagnosis(), findings=(replace(finding, fixes=(fix,)),))
+    shown = " ".join(text(findings_lines(full, 60, False, shipped)).split())
+    assert "make room: quota -s; df -h ." in shown
 
 
 def test_a_run_that_asked_for_no_gpu_shows_that_instead() -> None:

@@ -43,6 +43,13 @@ def test_the_doctor_s_verdict_names_the_check_that_decided_it() -> None:
     assert report(wrong, wrong).verdict == "2 things do not work here: roots (runs), roots (runs)"
 
 
+def test_a_launch_with_a_warning_is_not_all_well() -> None:
+    warned = report(Check("slurm", "a", WARNING), Check("launch", "plan of baseline", WARNING))
+    assert warned.exit_status == 0
+    assert warned.verdict == "nothing fails here, but a launch has a warning: launch (plan of baseline)"
+    assert report(Check("slurm", "a", WARNING)).verdict == "all well: a launch works here"
+
+
 @pytest.mark.parametrize("version", ["19.05.5", "20.11.9", "22.05.8", "23.11.4-1.2ubuntu5", "25.05.0"])
 def test_a_slurm_with_all_features_that_coach_needs_passes(version: str) -> None:
     assert {check.state for check in slurm.judge_config({"SLURM_VERSION": version})} == {OK}
