@@ -293,8 +293,8 @@ def test_an_exception_that_led_to_another_is_shown_with_the_one_that_ended_the_p
 @pytest.mark.parametrize(
     ("log", "advice"),
     [
-        ("train.py: error: unrecognized arguments: --foo\n", "Correct the arguments that the job),
-        ('error: Parser key "model":\n', "Correct the arguments that the job),
+        ("train.py: error: unrecognized arguments: --foo\n", "Correct the arguments that the job"),
+        ('error: Parser key "model":\n', "Correct the arguments that the job"),
         (
             "In 'config': Could not find 'model/x'\n\n"
             "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n",

@@ -59,7 +59,7 @@ def _locked_in_file(request: LaunchRequest, settings: Settings) -> dict[str, Any
     locks = {field: lock for field in _NAMES if (lock := settings.lock_of(_key(field))) is not None}
     if own is None or not locks:
         return {}
-    said = batch_file.asked(batch_file.read(batch_file.path_of(own)))
+    said = batch_file.asked(batch_file.read(batch_file.file_of(own)))
     told: dict[str, Any] = {}
     for field, lock in locks.items():
         wanted, line = _default(field, settings), said.get(field)
