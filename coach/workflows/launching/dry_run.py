@@ -11,12 +11,15 @@ import tempfile
 
 from coach.launch.refusal import is_unanswered, sentence, slurms_words
 from coach.launch.submit import check_command
+from coach.model.errors import UserError
 from coach.model.launching.launch import Plan
 from coach.sources.io import CommandResult, Io, Query
 
 _FUTURE_ID = re.compile(r"^Job \d+ (?=to start at)")
 """The id in the answer belongs to no job."""
 _REFUSED = "allocation failure: "
+_FOR_CERTAIN = re.compile(r"\binvalid\b|\(inactive or drain\)|permission denied", re.IGNORECASE)
+"""Refusals of which the state of the nodes is not the reason (slurm_errno.h)."""
 
 
 def ask_slurm(plan: Plan, io: Io) -> CommandResult:
@@ -28,7 +31,10 @@ def ask_slurm(plan: Plan, io: Io) -> CommandResult:
 
 
 def answer_words(plan: Plan, io: Io) -> str:
-    """One line of the answer, for a dry run; empty on this machine, which has no Slurm to ask."""
+    """One line of the answer, for a dry run; empty on this machine, which has no Slurm to ask.
+
+    Raises UserError if the launch would be refused for certain.
+    """
     if plan.backend != "slurm":
         return ""
     result = ask_slurm(plan, io)
@@ -40,4 +46,8 @@ def answer_words(plan: Plan, io: Io) -> str:
             ": "
         )
     said = " ".join(sentence(line.removeprefix(_REFUSED)) for line in lines).rstrip(";")
+    if _FOR_CERTAIN.search(said):
+        raise UserError(
+            f"Slurm refuses the launch: {said}", "nothing was submitted: sbatch --test-only said so"
+        )
     return f"warning: as the cluster is now, sbatch --test-only refuses it: {said or 'without a word'}"

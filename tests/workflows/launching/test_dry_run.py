@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coach.model.errors import UserError
 from coach.sources.io import CommandResult, Query, SystemIo
 from coach.workflows.launching.dry_run import answer_words
 from tests.launch.examples import plan
@@ -37,9 +38,10 @@ class AnsweringIo(SystemIo):
         ),
         (
             1,
-            "allocation failure: Requested reservation is invalid\n",
+            "allocation failure: Requested node configuration is not available\n",
             None,
-            "warning: as the cluster is now, sbatch --test-only refuses it: Requested reservation is invalid",
+            "warning: as the cluster is now, sbatch --test-only refuses it: "
+            "Requested node configuration is not available",
         ),
         (None, "", "no answer in 12 s", "not tested by Slurm: no answer in 12 s"),
     ],
@@ -51,6 +53,19 @@ def test_a_dry_run_tells_slurm_s_own_answer(
     io = AnsweringIo(returncode, stderr, error)
     assert answer_words(made, io) == words
     assert io.script == made.script
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Requested reservation is invalid",
+        "Invalid feature specification",
+        "Required partition not available (inactive or drain)",
+    ],
+)
+def test_a_dry_run_fails_where_the_launch_would(tmp_path: Path, said: str) -> None:
+    with pytest.raises(UserError, match="Slurm refuses the launch"):
+        answer_words(plan(tmp_path), AnsweringIo(1, f"allocation failure: {said}\n"))
 
 
 def test_a_dry_run_on_this_machine_asks_no_slurm(tmp_path: Path) -> None:
