@@ -86,8 +86,9 @@ def worst_first(judged: Sequence[Judged]) -> list[Judged]:
     return sorted(judged, key=order)
 
 
-def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged]) -> Judged:
-    """The diagnosis of all parts together. `judged` has some or all of the parts, the worst first."""
+def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged], num_parts: int) -> Judged:
+    """The diagnosis of all parts together. `parts` have a known state. `judged` has some or all of the parts,
+    the worst first."""
     alike: dict[tuple[str, str], list[tuple[Judged, Finding]]] = {}
     for each in judged:
         for finding in each.diagnosis.findings:
@@ -97,7 +98,6 @@ def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged]) -> Judged:
         alike.values(),
         key=lambda group: (-max(f.severity for _, f in group), not group[0][1].is_primary, -len(group)),
     )
-    num_parts = fold(parts)[0].num_tasks if parts else 0
     findings = tuple(_of_all(group, num_parts, number == 0) for number, group in enumerate(groups))
     seen = [each for each in judged if not each.is_waiting]
     lacking = [{item.what for item in each.diagnosis.not_measured} for each in seen]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from coach.model.slurm.cluster import Job
+from coach.model.slurm.cluster import Job, is_final
 from coach.sources.io import CommandResult, Io, Query, new_separator
 from coach.sources.logs.output_path import output_paths
 from coach.sources.slurm.job_summaries import JobSummaries
@@ -140,6 +140,8 @@ class OutputPaths:
         self._io = io
         self._remembered = remembered
         self._rows: dict[str, Job] = {}
+        self._recalled: set[str] = set()
+        """Job ids whose row is from coach's record."""
         self._wanted: set[str] = set()
         self._asked_s: dict[str, float] = {}
         self._error = ""
@@ -153,6 +155,7 @@ class OutputPaths:
             known = self._rows.get(job.job_id)
             if job.stdout is not None:
                 self._rows[job.job_id] = job
+                self._recalled.discard(job.job_id)
             elif known is not None and known.submit_time_s != job.submit_time_s:
                 del self._rows[job.job_id]  # the number was reused, or the job was requeued
             elif known is not None and job.nodes != known.nodes:
@@ -188,8 +191,8 @@ class OutputPaths:
         return self._rows.get(job_id)
 
     def parts(self, job_id: str) -> list[Job]:
-        """The tasks of an array, or the components of a heterogeneous job, in order. If the job id was
-        reused, those of the newest job."""
+        """The tasks of an array, or the components of a heterogeneous job: Slurm's rows, then coach's record,
+        newest first. If the job id was reused, those of the newest job."""
         self.row(job_id)
         found = [row for row in self._rows.values() if _is_part_of(row.job_id, job_id)]
         newest = max(found, key=lambda row: row.submit_time_s or 0.0, default=None)
@@ -198,7 +201,11 @@ class OutputPaths:
         alike = [
             row for row in found if newest and (row.name, row.work_dir) == (newest.name, newest.work_dir)
         ]
-        return sorted(alike, key=_part_order)
+        return sorted(alike, key=lambda row: row.job_id in self._recalled)
+
+    def has_left(self, job_id: str) -> bool:
+        """True if the queue no longer has a job that was last seen in it, and its end is not known."""
+        return job_id in self._recalled and not is_final(self._rows[job_id].state)
 
     def beside(self, job: Job) -> list[Job]:
         """Other known jobs in the same working directory, in one above it, or in one below it."""
@@ -219,7 +226,9 @@ class OutputPaths:
             self._take(_jobs_of(result), wanted)
         missing = wanted - self._rows.keys()
         if missing:
+            known = set(self._rows)
             self._take(self._remembered(), missing)
+            self._recalled |= self._rows.keys() - known
         missing -= self._rows.keys()
         if missing:
             self._take(self._ask_accounting(missing), missing)
@@ -242,10 +251,6 @@ class OutputPaths:
 
 def _is_part_of(job_id: str, whole: str) -> bool:
     return whole.isdecimal() and job_id.startswith((f"{whole}_", f"{whole}+"))
-
-
-def _part_order(job: Job) -> tuple[int, ...]:
-    return tuple(int(number) for number in _NUMBER.findall(job.job_id)[:2])
 
 
 def _is_within_reach(one: Job, other: Job) -> bool:

@@ -157,8 +157,9 @@ class Checker:
         parts = target.parts[:MAX_TARGETS]
         self._paths.learn(parts)
         targets = [Target(job.job_id, TargetKind.JOB) for job in parts]
-        judged = worst_first(self._judge_all(targets, JobList(target.parts, False)))
-        all_of_it = whole(target.name, target.parts, judged)
+        known = tuple(job for job in target.parts if job.job_id not in target.with_unknown_end)
+        judged = worst_first(self._judge_all(targets, JobList(known, False)))
+        all_of_it = whole(target.name, known, judged, target.num_parts)
         return Checked(
             *(all_of_it.diagnosis, all_of_it.snapshot, None, tuple(judged), len(target.parts) - len(parts)),
             waiting=waiting_of(all_of_it.snapshot.job, self._io),

@@ -25,9 +25,8 @@ def task(number: int, state: str, *findings: Finding, lacks: tuple[NotMeasured, 
 
 
 def all_of(*tasks: Judged) -> Diagnosis:
-    return whole(
-        "17", [each.snapshot.job for each in tasks if each.snapshot.job], worst_first(tasks)
-    ).diagnosis
+    rows = [each.snapshot.job for each in tasks if each.snapshot.job]
+    return whole("17", rows, worst_first(tasks), sum(each.num_tasks for each in tasks)).diagnosis
 
 
 def test_each_cause_is_shown_once_with_its_tasks_and_the_gravest_leads() -> None:
