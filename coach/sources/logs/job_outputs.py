@@ -142,6 +142,8 @@ class OutputPaths:
         self._rows: dict[str, Job] = {}
         self._recalled: set[str] = set()
         """Job ids whose row is from coach's record."""
+        self._past: dict[str, Job] | None = None
+        """Coach's record when it was first read. Later jobs come from the queue."""
         self._wanted: set[str] = set()
         self._asked_s: dict[str, float] = {}
         self._error = ""
@@ -208,8 +210,11 @@ class OutputPaths:
         return job_id in self._recalled and not is_final(self._rows[job_id].state)
 
     def beside(self, job: Job) -> list[Job]:
-        """Other known jobs in the same working directory, in one above it, or in one below it."""
-        rows = list(self._rows.values())
+        """Other known jobs in the same working directory, in one above it, or in one below it, also those
+        that Slurm has forgotten."""
+        if self._past is None:
+            self._past = {row.job_id: row for row in reversed(list(self._remembered()))}
+        rows = list({**self._past, **self._rows}.values())
         return [row for row in rows if _is_within_reach(row, job) and row.job_id != job.job_id]
 
     def _is_due(self, job_id: str) -> bool:

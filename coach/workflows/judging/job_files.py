@@ -30,6 +30,9 @@ MAX_ENTRIES = 2000
 MAX_FILES = 64
 """Files of one kind that are read at most, the newest."""
 
+MAX_NAMED = 3
+"""Other jobs that are named as possible writers of a file."""
+
 _BEFORE_S = 60.0
 """Seconds by which the clocks of nodes and file servers may differ."""
 _AFTER_S = 600.0
@@ -93,7 +96,7 @@ class Found:
     is_whole: bool = True
     problem: str | None = None
     rivals: tuple[str, ...] = ()
-    """Jobs that ran in it at the same time: a file without this job's number may be theirs, and is not
+    """Jobs that ran there when a file without this job's number changed last: it may be theirs, and is not
     taken."""
     does_script_name_logs: bool = False
     links_out: tuple[str, ...] = ()
@@ -113,11 +116,12 @@ def find_files(
     times_of: Callable[[Kind], tuple[float, float]] = lambda kind: (-math.inf, math.inf),
     max_depth: int = MAX_DEPTH,
     stays_inside: bool = False,
+    is_anothers: Callable[[Kind, float], bool] = lambda kind, modified_s: False,
 ) -> Found:
     """Look through a directory.
 
     `is_kind` gets each path in it; `times_of` returns the times between which a file of a kind must have
-    changed last.
+    changed last. Files for which `is_anothers` is true are left out.
 
     With `stays_inside`, links that lead out of the directory are not followed.
     """
@@ -134,7 +138,7 @@ def find_files(
         except OSError:
             continue
         from_s, to_s = times_of(kind)
-        if from_s <= modified_s <= to_s:
+        if from_s <= modified_s <= to_s and not is_anothers(kind, modified_s):
             found.setdefault(kind, []).append((modified_s, directory / path))
     newest = {
         kind: tuple(sorted(path for _, path in sorted(files)[-MAX_FILES:])) for kind, files in found.items()
@@ -349,7 +353,8 @@ class ForeignFiles(ABC):
         if found.problem is not None:
             return [f"{found.directory}: {found.problem}"]
         if found.rivals:
-            others = ", ".join(found.rivals)
+            more = len(found.rivals) - MAX_NAMED
+            others = ", ".join(found.rivals[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
             return [
                 (
                     f"{where}: other files there may belong to other jobs that ran there too ({others}): "
@@ -405,20 +410,25 @@ class JobFiles(ForeignFiles):
         named = self._named_by_script(job)
         inside = f"{re.escape(job.work_dir.rstrip('/'))}/"
         within = [pattern.removeprefix(inside) for pattern in named]
-        found = find_files(self._io, Path(job.work_dir), kind_for(job, within), window.times_of)
-        found = self._with_those_elsewhere(found, [each for each in within if each[0] == "/"], window)
-        found = replace(found, does_script_name_logs=bool(named))
-        if not rivals or not found.files.keys() - {Kind.LOG}:
-            return found
-        return replace(found, files={Kind.LOG: found.of(Kind.LOG)}, rivals=tuple(rivals))
+        found = find_files(
+            self._io,
+            Path(job.work_dir),
+            kind_for(job, within),
+            window.times_of,
+            is_anothers=rivals.may_have_written,
+        )
+        found = self._with_those_elsewhere(found, [each for each in within if each[0] == "/"], window, rivals)
+        return replace(found, does_script_name_logs=bool(named), rivals=tuple(rivals.found))
 
-    def _rivals(self, job: Job, window: Window) -> list[str]:
+    def _rivals(self, job: Job, window: Window) -> _Rivals:
         """The jobs that ran in its directory at the same time. Jobs before and after it narrow the window."""
-        return [
-            other.job_id
-            for other in self._output_paths.beside(job)
-            if other.state != "PENDING" and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
-        ]
+        return _Rivals(
+            [
+                other
+                for other in self._output_paths.beside(job)
+                if _has_run(other) and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
+            ]
+        )
 
     def _named_by_script(self, job: Job) -> tuple[str, ...]:
         names = names_of(job)
@@ -430,7 +440,9 @@ class JobFiles(ForeignFiles):
             return ()
         return named_outputs(script.decode("utf-8", "replace"), names)
 
-    def _with_those_elsewhere(self, found: Found, patterns: Sequence[str], window: Window) -> Found:
+    def _with_those_elsewhere(
+        self, found: Found, patterns: Sequence[str], window: Window, rivals: _Rivals
+    ) -> Found:
         """Add logs outside the directory, if the script names their folder literally. Only that folder is
         searched."""
         logs = list(found.of(Kind.STEP_LOG))
@@ -442,6 +454,7 @@ class JobFiles(ForeignFiles):
                 kind_in_folder(pattern.rpartition("/")[2]),
                 window.times_of,
                 max_depth=0,
+                is_anothers=rivals.may_have_written,
             )
             logs += one.of(Kind.STEP_LOG)
         return replace(found, files={**found.files, Kind.STEP_LOG: tuple(logs)}) if logs else found
@@ -475,8 +488,42 @@ class Window:
         return False
 
 
+class _Rivals:
+    """Jobs that ran in a job's directory at the same time, and may have written its files."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._times = [
+            (job.job_id, (job.start_time_s or 0.0) - _BEFORE_S, _end_s(job) + _BEFORE_S) for job in jobs
+        ]
+        self.found: dict[str, None] = {}
+        """Ids of the jobs for which a file was left out."""
+
+    def may_have_written(self, kind: Kind, modified_s: float) -> bool:
+        """True for a file without the job's number that changed last while one of them ran. All of them may
+        write to a database."""
+        if kind is Kind.LOG:
+            return False
+        writers = [
+            job_id
+            for job_id, from_s, to_s in self._times
+            if kind is Kind.DATABASE or from_s <= modified_s <= to_s
+        ]
+        self.found.update(dict.fromkeys(writers))
+        return bool(writers)
+
+
+def _has_run(job: Job) -> bool:
+    """False for a job that waits, or was cancelled before its start."""
+    return job.state != "PENDING" and not (is_final(job.state) and job.nodes is None)
+
+
 def _end_s(job: Job) -> float:
-    return job.end_time_s if is_final(job.state) and job.end_time_s is not None else math.inf
+    """The end of a job; its time limit if coach did not see the end."""
+    if is_final(job.state):
+        return job.end_time_s if job.end_time_s is not None else math.inf
+    if job.start_time_s is None or job.time_limit_s is None:
+        return math.inf
+    return job.start_time_s + job.time_limit_s + _AFTER_S
 
 
 class DirectoryFiles(ForeignFiles):

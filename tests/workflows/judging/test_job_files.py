@@ -24,8 +24,8 @@ JOB = Job(
 )
 
 
-def job_files(io: FakeIo, *others: Job, job: Job = JOB) -> JobFiles:
-    paths = OutputPaths(io)
+def job_files(io: FakeIo, *others: Job, job: Job = JOB, forgotten: tuple[Job, ...] = ()) -> JobFiles:
+    paths = OutputPaths(io, lambda: forgotten)
     paths.learn([job, *others])
     return JobFiles(io, job.job_id, paths)
 
@@ -130,6 +130,47 @@ def test_files_that_may_belong_to_another_job_are_left_out_and_named() -> None:
     files = job_files(io, rival)
     assert (files.metrics(), names(files.logs())) == ((), ["slurm-17.out"])
     assert "other jobs that ran there too (18)" in files.lines()[0]
+
+
+def test_a_job_that_slurm_has_forgotten_may_still_be_the_writer() -> None:
+    io = FakeIo()
+    write(io, "/w/a/metrics.csv")
+    writer = replace(JOB, job_id="18", work_dir="/w/a")
+    files = job_files(io, forgotten=(writer,))
+    assert (files.metrics(), "(18)" in files.lines()[0]) == ((), True)
+
+
+def test_a_file_that_changed_while_no_other_job_ran_is_the_job_s_own() -> None:
+    io = FakeIo()
+    write(io, "/w/metrics.csv", END_S)
+    short = replace(JOB, job_id="18", start_time_s=START_S + 10, end_time_s=END_S - 300)
+    files = job_files(io, short)
+    assert (names(files.metrics()), "other jobs" in files.lines()[0]) == (["metrics.csv"], False)
+    write(io, "/w/trainer_state.json", END_S - 320)
+    assert names(job_files(io, short).metrics()) == ["metrics.csv"]
+
+
+def test_a_job_that_never_ran_wrote_nothing() -> None:
+    io = FakeIo()
+    write(io, "/w/metrics.csv")
+    never = replace(JOB, job_id="18", state="CANCELLED", nodes=None, end_time_s=START_S + 10)
+    assert names(job_files(io, never).metrics()) == ["metrics.csv"]
+
+
+def test_a_job_whose_end_was_not_seen_writes_until_its_time_limit() -> None:
+    io = FakeIo()
+    write(io, "/w/metrics.csv")
+    lost = replace(JOB, job_id="18", state="RUNNING", start_time_s=START_S - 7000, end_time_s=None)
+    assert job_files(io, forgotten=(lost,)).metrics() == ()
+    earlier = replace(lost, start_time_s=START_S - 9000)
+    assert names(job_files(io, forgotten=(earlier,)).metrics()) == ["metrics.csv"]
+
+
+def test_of_many_possible_writers_three_are_named() -> None:
+    io = FakeIo()
+    write(io, "/w/metrics.csv")
+    files = job_files(io, *(replace(JOB, job_id=str(number)) for number in range(18, 88)))
+    assert "(18, 19, 20 and 67 more)" in files.lines()[0]
 
 
 def test_a_later_job_in_the_same_directory_keeps_its_own_files() -> None:
