@@ -212,10 +212,28 @@ class OutputPaths:
     def beside(self, job: Job) -> list[Job]:
         """Other known jobs in the same working directory, in one above it, or in one below it, also those
         that Slurm has forgotten."""
+        return [row for row in self._others(job) if _is_within_reach(row, job)]
+
+    def with_same_output(self, job: Job) -> list[Job]:
+        """Other known jobs that name the same file for their output. Components of a heterogeneous job share
+        one."""
+        paths = output_paths(job)
+        return [
+            row
+            for row in self._others(job)
+            if row.stdout is not None
+            and (row.stdout, row.work_dir) == (job.stdout, job.work_dir)
+            and _COMPONENT.sub("", row.job_id) != _COMPONENT.sub("", job.job_id)
+            and paths
+            and output_paths(row) == paths
+        ]
+
+    def _others(self, job: Job) -> list[Job]:
+        """All known jobs but this one, also those that Slurm has forgotten."""
         if self._past is None:
             self._past = {row.job_id: row for row in reversed(list(self._remembered()))}
         rows = list({**self._past, **self._rows}.values())
-        return [row for row in rows if _is_within_reach(row, job) and row.job_id != job.job_id]
+        return [row for row in rows if row.job_id != job.job_id]
 
     def _is_due(self, job_id: str) -> bool:
         asked_s = self._asked_s.get(job_id)

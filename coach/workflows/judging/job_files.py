@@ -18,6 +18,7 @@ from enum import Enum
 from pathlib import Path
 
 from coach.model.slurm.cluster import Job, is_final
+from coach.model.training.log import Signature
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.output_path import names_of
@@ -32,6 +33,8 @@ MAX_FILES = 64
 
 MAX_NAMED = 3
 """Other jobs that are named as possible writers of a file."""
+_NUMBERS = "NUM"
+"""The family of rules that judge the numbers of a training."""
 
 _BEFORE_S = 60.0
 """Seconds by which the clocks of nodes and file servers may differ."""
@@ -98,6 +101,8 @@ class Found:
     rivals: tuple[str, ...] = ()
     """Jobs that ran there when a file without this job's number changed last: it may be theirs, and is not
     taken."""
+    sharers: tuple[str, ...] = ()
+    """Jobs that wrote to the job's output file at the same time."""
     does_script_name_logs: bool = False
     links_out: tuple[str, ...] = ()
     """Links that lead out of the directory.
@@ -323,6 +328,25 @@ class ForeignFiles(ABC):
         more = found.of(Kind.LOG, Kind.STEP_LOG, Kind.RANK_LOG) if found is not None else ()
         return tuple(dict.fromkeys((*told, *more)))
 
+    def logs_with_numbers(self) -> tuple[Path, ...]:
+        """The logs whose numbers are the target's; none if other jobs wrote to its log at the same time: a
+        curve of two trainings is wrong for both."""
+        return () if self._is_log_shared() else self.logs()
+
+    def signatures(self, known: Sequence[Signature]) -> Sequence[Signature]:
+        """The signatures to look for in the logs. If other jobs wrote there too, no numbers count. Then
+        nothing in it shows how a completed job went."""
+        if not self._is_log_shared():
+            return known
+        return () if self._is_completed() else [each for each in known if not each.rule.startswith(_NUMBERS)]
+
+    def _is_completed(self) -> bool:
+        return False
+
+    def _is_log_shared(self) -> bool:
+        found = self.found() if not self._named_logs else None
+        return found is not None and bool(found.sharers)
+
     def metrics(self) -> tuple[Path, ...]:
         found = self.found() if not self._named_metrics else None
         return self._named_metrics or (found.of(Kind.METRICS) if found is not None else ())
@@ -346,6 +370,13 @@ class ForeignFiles(ABC):
         found = self.found()
         if found is None:
             return ["its directory is not known: only the files that Slurm names were looked for"]
+        shared = (
+            "the numbers in its log are not read, as other jobs wrote to it at the same time "
+            f"({_named(found.sharers)}): give each job a log of its own, for example sbatch -o slurm-%j.out"
+        )
+        return [*([shared] if self._is_log_shared() else []), *self._lines_of(found)]
+
+    def _lines_of(self, found: Found) -> list[str]:
         left_out = {Kind.DATABASE} | (set() if found.does_script_name_logs else {Kind.STEP_LOG})
         sought = [kind for kind in Kind if kind not in left_out]
         missing = [kind.value for kind in sought if not found.of(kind)]
@@ -353,13 +384,9 @@ class ForeignFiles(ABC):
         if found.problem is not None:
             return [f"{found.directory}: {found.problem}"]
         if found.rivals:
-            more = len(found.rivals) - MAX_NAMED
-            others = ", ".join(found.rivals[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
             return [
-                (
-                    f"{where}: other files there may belong to other jobs that ran there too ({others}): "
-                    "name yours with --log, --metrics"
-                )
+                f"{where}: other files there may belong to other jobs that ran there too "
+                f"({_named(found.rivals)}): name yours with --log, --metrics"
             ]
         cut = (
             []
@@ -378,6 +405,11 @@ class ForeignFiles(ABC):
 
     @abstractmethod
     def _look(self) -> Found | None: ...
+
+
+def _named(job_ids: Sequence[str]) -> str:
+    more = len(job_ids) - MAX_NAMED
+    return ", ".join(job_ids[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 class JobFiles(ForeignFiles):
@@ -399,6 +431,10 @@ class JobFiles(ForeignFiles):
     def _told(self) -> tuple[Path, ...]:
         return self._output_paths.of(self._job_id)
 
+    def _is_completed(self) -> bool:
+        job = self._output_paths.known(self._job_id)
+        return job is not None and job.state == "COMPLETED"
+
     def _look(self) -> Found | None:
         """None also if the job has not started."""
         job = self._output_paths.row(self._job_id) if "[" not in self._job_id else None
@@ -418,7 +454,14 @@ class JobFiles(ForeignFiles):
             is_anothers=rivals.may_have_written,
         )
         found = self._with_those_elsewhere(found, [each for each in within if each[0] == "/"], window, rivals)
-        return replace(found, does_script_name_logs=bool(named), rivals=tuple(rivals.found))
+        sharers = [
+            other.job_id
+            for other in self._output_paths.with_same_output(job)
+            if _has_run(other) and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
+        ]
+        return replace(
+            found, does_script_name_logs=bool(named), rivals=tuple(rivals.found), sharers=tuple(sharers)
+        )
 
     def _rivals(self, job: Job, window: Window) -> _Rivals:
         """The jobs that ran in its directory at the same time. Jobs before and after it narrow the window."""

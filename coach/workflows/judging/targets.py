@@ -250,9 +250,11 @@ def target_sources(
         if target.kind is TargetKind.JOB:
             rows[f"row:{name}"] = lambda: JobRowSource(io, name, output_paths, user_name())
         if target.kind is TargetKind.JOB and not target.metrics:
-            rows[f"metrics:{name}"] = lambda: foreign_metrics(io, name, found.metrics, found.logs)
+            rows[f"metrics:{name}"] = lambda: foreign_metrics(
+                io, name, found.metrics, found.logs_with_numbers
+            )
         return {
-            **_foreign_sources(name, found.logs, found.metrics, io, signatures),
+            **_foreign_sources(name, found.logs, found.metrics, io, lambda: found.signatures(signatures())),
             **rows,
             f"flight:{name}": lambda: FlightRecorderSource(io, name, found.dumps),
         }

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from coach.model.slurm.cluster import Job
+from coach.rules.registry import build, signatures
 from coach.sources.io import SystemIo
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.workflows.judging.job_files import MAX_ENTRIES, DirectoryFiles, JobFiles, Kind
@@ -110,6 +111,30 @@ def test_a_log_whose_number_is_a_date_or_an_epoch_of_another_time_is_not_the_job
     write(io, "/w/2023-11-17.log", START_S - 86400)
     write(io, "/w/epoch-17.log", END_S + 86400)
     assert names(job_files(io).logs()) == ["slurm-17.out"]
+
+
+def test_the_numbers_in_a_log_that_two_jobs_wrote_at_the_same_time_are_nobody_s() -> None:
+    io = FakeIo()
+    write(io, "/w/same.log")
+    one, other = (replace(JOB, job_id=number, stdout="/w/same.log") for number in ("17", "18"))
+    files = job_files(io, job=one, forgotten=(other,))
+    assert (names(files.logs()), files.logs_with_numbers()) == (["same.log"], ())
+    rules = [each.rule for each in files.signatures(signatures(build()))]
+    assert "COD001" in rules  # it failed, and a log shows why
+    assert not [rule for rule in rules if rule.startswith("NUM")]
+    assert "other jobs wrote to it at the same time (18)" in files.lines()[0]
+    completed = replace(one, state="COMPLETED")
+    assert not job_files(io, job=completed, forgotten=(other,)).signatures(signatures(build()))
+
+
+def test_a_log_is_shared_only_by_jobs_that_ran_at_the_same_time() -> None:
+    io = FakeIo()
+    write(io, "/w/same.log")
+    one = replace(JOB, stdout="/w/same.log")
+    later = replace(one, job_id="18", start_time_s=END_S + 5, end_time_s=END_S + 90)
+    component = replace(one, job_id="17+1")
+    files = job_files(io, later, component, job=replace(one, job_id="17+0"))
+    assert names(files.logs_with_numbers()) == ["same.log"]
 
 
 @pytest.mark.parametrize("work_dir", ["/w/project", "/"])
