@@ -27,7 +27,7 @@ class FoldedJob:
     """One row: a single job, or all known rows of an array or of a heterogeneous job.
 
     `job` is the row to show. Its `job_id` is the folded one (`17_[0-2,3-8%2]`); its state is that of the
-    liveliest part.
+    liveliest part. If all have ended, it is the most frequent state other than COMPLETED.
     """
 
     job: Job
@@ -181,7 +181,9 @@ def _fold_group(group: list[Job]) -> FoldedJob:
     states: Counter[str] = Counter()
     for job in group:
         states[job.state] += num_tasks(job)
-    liveliest = min(group, key=lambda job: _rank(job.state))
+    bad = [state for state, _ in states.most_common() if state != "COMPLETED"]
+    is_over = all(map(is_final, states))
+    liveliest = min(group, key=lambda job: job.state != bad[0] if is_over and bad else _rank(job.state))
     # Resources in use now; for an array that only waits or has ended, the resources that its rows request.
     holding = [job for job in group if job.state != "PENDING" and not is_final(job.state)] or group
     shown = replace(

@@ -26,6 +26,20 @@ def test_unfolding_gives_each_waiting_task_a_row_of_its_own() -> None:
     assert [row.job_id for row in unfold(array)] == ["17_0", "17_3", "17_4", "17_5", "17_9"]
 
 
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        (["COMPLETED", "FAILED", "COMPLETED"], "FAILED"),
+        (["COMPLETED", "FAILED", "TIMEOUT", "TIMEOUT"], "TIMEOUT"),
+        (["COMPLETED", "COMPLETED"], "COMPLETED"),
+        (["FAILED", "RUNNING"], "RUNNING"),
+    ],
+)
+def test_an_ended_array_has_the_state_of_the_tasks_that_went_wrong(states: list[str], expected: str) -> None:
+    (array,) = fold([job(f"17_{number}", state) for number, state in enumerate(states)])
+    assert array.job.state == expected
+
+
 def test_a_task_in_several_rows_stays_in_the_first_one() -> None:
     rows = [job("17_2", "RUNNING"), job("17_[0-5%2]"), job("17_[3-9]"), job("17_2", "FAILED")]
     assert [row.job_id for row in each_task_once(rows)] == ["17_[0-1,3-5%2]", "17_2", "17_[6-9]"]
