@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,26 @@ def test_an_array_seen_task_by_task_is_listed_task_by_task(settings: Settings) -
     seen.remember([job("81_0", "COMPLETED", user="root", end_time_s=now_s() - 600)], "root", now_s() - 600)
     past = look(settings, NO_ACCOUNTING)
     assert {each.job.job_id for each in past.jobs} == {"81_0", "82_[0-1]"}
+
+
+def test_a_requeued_job_is_one_row(settings: Settings) -> None:
+    seen = SeenJobs(settings.cache_dir)
+    for number, state in enumerate(("RUNNING", "RUNNING", "COMPLETED")):
+        attempt = job("83", state, user="root", num_requeues=number, submit_time_s=now_s() - 900 + number)
+        seen.remember([replace(attempt, end_time_s=now_s() - 600)], "root", now_s() - 600)
+    (past,) = look(settings, NO_ACCOUNTING).jobs
+    assert (past.job.num_requeues, past.job.state) == (2, "COMPLETED")
+
+
+def test_a_list_that_is_cut_says_how_many_jobs_it_lacks(settings: Settings) -> None:
+    seen = SeenJobs(settings.cache_dir)
+    ended = [job(str(number), "FAILED", user="root", end_time_s=now_s() - 600) for number in range(100, 201)]
+    seen.remember(ended[1:], "root", now_s() - 600)
+    assert len(look(settings, NO_ACCOUNTING).notes) == 1  # that of accounting
+    seen.remember(ended, "root", now_s() - 600)
+    past = look(settings, NO_ACCOUNTING)
+    assert len(past.jobs) == 100
+    assert past.notes[-1] == "the newest 100 of 101 jobs: coach history --limit 101 has all"
 
 
 def test_a_run_and_its_job_are_one_row_and_the_run_says_how_a_forgotten_job_ended(settings: Settings) -> None:
