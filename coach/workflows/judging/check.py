@@ -130,7 +130,7 @@ class Checker:
             self._past.catch_up(this, known, self._io, self._read_past)
         told = self._beside_others(room_now.with_room(diagnosis, snapshot, self._io), snapshot, this)
         told = self._as_told(told, _paths_read(target, snapshot, files))
-        waiting = waiting_of(snapshot.job, self._io)
+        waiting = waiting_of(snapshot.job, self._io, self._paths.known)
         return Checked(told, snapshot, read, history=history, waiting=waiting)
 
     def ended_run(self, run_dir: Path) -> Checked:
@@ -162,7 +162,7 @@ class Checker:
         all_of_it = whole(target.name, known, judged, target.num_parts)
         return Checked(
             *(all_of_it.diagnosis, all_of_it.snapshot, None, tuple(judged), len(target.parts) - len(parts)),
-            waiting=waiting_of(all_of_it.snapshot.job, self._io),
+            waiting=waiting_of(all_of_it.snapshot.job, self._io, self._paths.known),
         )
 
     def _judge_all(self, targets: Sequence[Target], queue: JobList) -> list[Judged]:

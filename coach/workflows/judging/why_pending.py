@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from coach.analysis.judging.waiting import (
     WaitingObject,
+    behind_stuck,
     explain_waiting,
     is_over_partition_limit,
     waiting_object,
@@ -20,19 +21,31 @@ from coach.sources.slurm.nodes import parse_partitions, partitions_query
 Explain = Callable[[Job], PendingReason | None]
 
 
-def explainer(jobs: Iterable[Job] = (), io: Io | None = None) -> Explain:
+def explainer(
+    jobs: Iterable[Job] = (), io: Io | None = None, other: Callable[[str], Job | None] | None = None
+) -> Explain:
     """A function that explains jobs. Sends one query per cluster in which one of `jobs` exceeds its
-    partition's limit, else none. Without an answer, the limit stays unnamed."""
+    partition's limit, else none. Without an answer, the limit stays unnamed. `other` returns a job of the
+    queue by its id; left out, one of `jobs`."""
+    jobs = tuple(jobs)
     clusters = dict.fromkeys(job.cluster for job in jobs if is_over_partition_limit(job))
     found: list[Partition] = []
     for cluster in clusters if io is not None else ():
         assert io is not None
         answer = Client(io).ask(partitions_query(cluster))
         found += parse_partitions(answer.text, None, cluster)[0]
-    return partial(explain_waiting, partitions=found, known=KnownReasons())
+    find = other or {job.job_id: job for job in jobs}.get
+    return partial(_explain, partitions=found, known=KnownReasons(), other=find)
 
 
-def waiting_of(job: Job | None, io: Io) -> WaitingObject | None:
-    """The public JSON of a job that waits; None of another."""
-    why = explainer((job,), io)(job) if job is not None else None
+def _explain(
+    job: Job, partitions: Sequence[Partition], known: KnownReasons, other: Callable[[str], Job | None]
+) -> PendingReason | None:
+    why = explain_waiting(job, partitions, known)
+    return behind_stuck(job, why, other) if why is not None else None
+
+
+def waiting_of(job: Job | None, io: Io, other: Callable[[str], Job | None]) -> WaitingObject | None:
+    """The public JSON of a job that waits; None of another. `other` returns a job of the queue."""
+    why = explainer((job,), io, other)(job) if job is not None else None
     return waiting_object(why, job.estimated_start_s) if job is not None and why is not None else None
