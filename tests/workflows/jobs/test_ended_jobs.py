@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from coach.config import Settings
+from coach.model.judging.verdict import PastRun
 from coach.sources.runs.seen_jobs import SeenJobs
+from coach.sources.runs.verdicts import Verdicts
 from coach.sources.slurm.text import parse_time
 from coach.workflows.jobs.ended_jobs import PastJobs, measure_run, read_past_jobs
 from coach.workflows.jobs.failed_lately import failed_lately
@@ -184,3 +186,18 @@ def test_todays_failures_are_remembered_unless_the_job_was_requeued(settings: Se
     seen.remember([job("94", "RUNNING", user="root", submit_time_s=1000.0)], "root", now_s())
     assert [each.job.job_id for each in failed_lately(settings, "root", now_s()).jobs] == ["91", "90"]
     assert failed_lately(settings, "ada", now_s()).jobs == ()
+
+
+def test_a_job_that_completed_with_a_finding_stays_among_todays_after_slurm_forgot_it(
+    settings: Settings,
+) -> None:
+    ended = {"user": "root", "end_time_s": now_s() - 60, "submit_time_s": 900.0}
+    jobs = [job("96", "COMPLETED", **ended), job("97", "COMPLETED", **ended)]
+    jobs += [job(str(number), "FAILED", **ended) for number in range(100, 120)]
+    SeenJobs(settings.cache_dir).remember(jobs, "root", now_s())
+    Verdicts(settings.cache_dir).keep(
+        PastRun("96", "train.sh", "COMPLETED", 900.0, rule="NUM001", cause="nan_loss"),
+        PastRun("97", "train.sh", "COMPLETED", 900.0),
+    )
+    told = [each.job.job_id for each in failed_lately(settings, "root", now_s()).jobs]
+    assert (len(told), told[-1], "97" in told) == (8, "96", False)
