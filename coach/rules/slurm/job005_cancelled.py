@@ -23,8 +23,9 @@ class Cancelled(EndedBySlurm):
     """The job was cancelled; the program did not fail.
 
     What it sees
-        The state CANCELLED, and Slurm's reason DependencyNeverSatisfied for a job that never started; slurmstepd's "*** JOB 17 ON node1 CANCELLED AT … ***" without a reason, or with
-        "DUE to SIGNAL Terminated"; srun's "Force Terminated"; salloc's "Job allocation 17 has been revoked".
+        The state CANCELLED, of a job that never started also Slurm's reason DependencyNeverSatisfied;
+        slurmstepd's "*** JOB 17 ON node1 CANCELLED AT … ***" without a reason, or with "DUE to SIGNAL
+        Terminated"; srun's "Force Terminated"; salloc's "Job allocation 17 has been revoked".
     Why it matters
         The messages that the tasks print afterwards (KeyboardInterrupt, killed workers, lost connections) are
         consequences, not faults.

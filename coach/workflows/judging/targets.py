@@ -12,8 +12,14 @@ from enum import Enum
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.jobs.belonging import RowsByTask, is_job_id, is_job_of, is_of_another_cluster
-from coach.analysis.queueing.arrays import each_task_once, num_tasks
+from coach.analysis.jobs.belonging import (
+    Parts,
+    RowsByTask,
+    is_job_id,
+    is_job_of,
+    is_of_another_cluster,
+    parts_of,
+)
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.model.errors import OTHERS_JOBS, UnknownTarget, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
@@ -64,12 +70,8 @@ class Target:
     logs: tuple[Path, ...] = ()
     metrics: tuple[Path, ...] = ()
     """Files that a person named: they replace those that would be found."""
-    parts: tuple[Job, ...] = ()
+    parts: Parts | None = None
     """The tasks, or components, of PARTS."""
-    num_parts: int = 0
-    """Number of tasks, or components, with those whose start and end were not seen."""
-    with_unknown_end: frozenset[str] = frozenset()
-    """Job ids of the parts that have left the queue since they were last seen."""
 
 
 def resolve_target(
@@ -169,13 +171,8 @@ def _foreign_job(job_id: str, paths: OutputPaths) -> Target | None:
     """A job that coach did not launch, with its parts if it has any."""
     if paths.row(job_id) is not None:
         return Target(job_id, TargetKind.JOB)
-    rows = [row for row in paths.parts(job_id) if "+[" not in row.job_id]
-    # The record has each shared row of waiting tasks that was seen. Slurm's own answer comes first in `rows`.
-    left = frozenset(row.job_id for row in rows if paths.has_left(row.job_id))
-    started = [row for row in rows if row.job_id not in left or row.state != "PENDING"]
-    parts = each_task_once(started or rows)
-    num_parts = sum(num_tasks(row) for row in each_task_once(rows))
-    return Target(job_id, TargetKind.PARTS, None, (), (), parts, num_parts, left) if parts else None
+    parts = parts_of(paths.parts(job_id), paths.has_left)
+    return Target(job_id, TargetKind.PARTS, parts=parts) if parts.rows else None
 
 
 def output_paths_of(io: Io, settings: Settings) -> OutputPaths:

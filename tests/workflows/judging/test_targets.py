@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from coach.analysis.jobs.belonging import Parts
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.reading import JobList
@@ -147,15 +148,16 @@ def test_a_job_that_slurm_has_forgotten_is_found_with_its_log_and_its_end(settin
     assert [hit.file for hit in snapshot.log_hits] == ["/home/you/o-node1"]
 
 
-def array_seen_as(settings: Settings, *answers: Sequence[dict[str, str]]) -> tuple[Target, Checked]:
-    """The whole array 17 after these answers of squeue, the last of them now."""
+def array_seen_as(settings: Settings, *answers: Sequence[dict[str, str]]) -> tuple[Parts, Checked]:
+    """The parts of the whole array 17 after these answers of squeue, the last of them now."""
     fake = FakeIo()
     common = {"user": user_name(), "work_dir": "/w", "stdout": "o"}
     for rows in answers:
         fake.answer("jobs", own_squeue(*({**common, **row} for row in rows)))
         with contextlib.suppress(UserError):
             target = resolve_target("17", settings, fake, "slurm", user_name())
-    return target, Checker(settings, fake, Engine(build()), "slurm").target("17")
+    assert target.parts is not None
+    return target.parts, Checker(settings, fake, Engine(build()), "slurm").target("17")
 
 
 def waiting(job_id: str) -> dict[str, str]:
@@ -168,24 +170,24 @@ def ended(first: int, last: int, state: str = "COMPLETED") -> list[dict[str, str
 
 def test_tasks_that_were_seen_waiting_together_count_once_after_their_start(settings: Settings) -> None:
     looks = [waiting("17_[5-30%4]")], [*ended(1, 8), waiting("17_[9-30%4]")], [*ended(1, 30)]
-    target, checked = array_seen_as(settings, *looks)
-    assert [job.job_id for job in target.parts] == [f"17_{task}" for task in range(1, 31)]
-    assert (target.num_parts, checked.diagnosis.state) == (30, "COMPLETED")
+    parts, checked = array_seen_as(settings, *looks)
+    assert [job.job_id for job in parts.rows] == [f"17_{task}" for task in range(1, 31)]
+    assert (parts.number, checked.diagnosis.state) == (30, "COMPLETED")
     assert checked.waiting is None
 
 
 def test_an_array_that_goes_on_has_the_size_of_all_its_tasks(settings: Settings) -> None:
     now = [*ended(9, 12, "RUNNING"), waiting("17_[13-30%4]")]
-    target, checked = array_seen_as(settings, [waiting("17_[1-30%4]")], now)
-    assert [job.job_id for job in target.parts] == ["17_9", "17_10", "17_11", "17_12", "17_[13-30%4]"]
-    assert (target.num_parts, checked.diagnosis.state) == (30, "RUNNING")
+    parts, checked = array_seen_as(settings, [waiting("17_[1-30%4]")], now)
+    assert [job.job_id for job in parts.rows] == ["17_9", "17_10", "17_11", "17_12", "17_[13-30%4]"]
+    assert (parts.number, checked.diagnosis.state) == (30, "RUNNING")
 
 
 def test_an_array_that_slurm_has_forgotten_neither_waits_nor_runs(settings: Settings) -> None:
     last = [*ended(1, 2, "FAILED"), *ended(3, 4, "RUNNING"), waiting("17_[5-9]")]
-    target, checked = array_seen_as(settings, [waiting("17_[1-9]")], last, [])
-    assert [job.job_id for job in target.parts] == ["17_1", "17_2", "17_3", "17_4"]
-    assert (target.num_parts, checked.diagnosis.state) == (9, "FAILED")
+    parts, checked = array_seen_as(settings, [waiting("17_[1-9]")], last, [])
+    assert [job.job_id for job in parts.rows] == ["17_1", "17_2", "17_3", "17_4"]
+    assert (parts.number, checked.diagnosis.state) == (9, "FAILED")
     assert [part.snapshot.state for part in checked.parts].count(None) == 2
 
 
