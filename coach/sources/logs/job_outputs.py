@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from coach.model.slurm.cluster import Job, is_final
 from coach.sources.io import CommandResult, Io, Query, new_separator
@@ -279,8 +279,9 @@ def _is_part_of(job_id: str, whole: str) -> bool:
 def _is_within_reach(one: Job, other: Job) -> bool:
     if one.work_dir is None or other.work_dir is None:
         return False
-    first, second = PurePath(one.work_dir), PurePath(other.work_dir)
-    return first.is_relative_to(second) or second.is_relative_to(first)
+    # Compared as texts: a record of thousands of jobs is searched for each job.
+    first, second = f"{one.work_dir.rstrip('/')}/", f"{other.work_dir.rstrip('/')}/"
+    return first.startswith(second) or second.startswith(first)
 
 
 def _numbers(job_ids: Iterable[str]) -> list[str]:
