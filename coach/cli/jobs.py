@@ -130,7 +130,7 @@ def _place_as_json(place: PlaceInQueue | None) -> dict[str, Any]:
 def _print_as_json(
     jobs: list[Job], listing: Listing[Job], more: Mapping[str, Any], num_bad_rows: int
 ) -> None:
-    as_json = listing.as_json if listing.columns else partial(_as_json, explainer())
+    as_json = listing.as_json if listing.columns else partial(_as_json, explainer(jobs))
     print_json("jobs", map(as_json, in_order(jobs, listing.orders)), num_bad_rows, more)
 
 

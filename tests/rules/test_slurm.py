@@ -171,3 +171,15 @@ def test_a_job_that_missed_its_deadline_before_it_started_ran_into_no_time_limit
     assert "never ran" in finding.summary
     (fix,) = finding.fixes
     assert "--deadline" in fix.title
+
+
+def test_a_job_cancelled_for_its_dependency_names_it() -> None:
+    waited = replace(
+        job("CANCELLED", "DependencyNeverSatisfied"), nodes=None, dependency="afterok:16(failed)"
+    )
+    (finding,) = Engine(build()).diagnose(TargetSnapshot("17", 2.0, job=waited), History()).findings
+    assert finding.rule == "JOB005"
+    assert "a job that it depends on did not end as asked (afterok:16(failed))" in finding.summary
+    ran = replace(waited, nodes="node4")
+    (other,) = Engine(build()).diagnose(TargetSnapshot("17", 2.0, job=ran), History()).findings
+    assert "nothing in the program ended it" in other.summary

@@ -8,12 +8,12 @@ could cancel, somebody else's job of today.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.queueing.arrays import TaskIds, parse_task_ids
+from coach.analysis.queueing.arrays import TaskIds, each_task_once, num_tasks, parse_task_ids
 from coach.analysis.queueing.arrays import is_job_id as is_job_id
 from coach.model.launching.launch import ARRAY_TASK, SweepPoint
 from coach.model.slurm.cluster import Job, is_final
@@ -176,6 +176,31 @@ def _words(line: str) -> list[str]:
         return [*shlex.split(line), *line.split()]
     except ValueError:
         return line.split()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The tasks of an array, or the components of a heterogeneous job."""
+
+    rows: tuple[Job, ...]
+    number: int
+    """With those whose start and end were not seen."""
+    with_unknown_end: frozenset[str]
+    """Job ids of the rows that have left the queue since they were last seen."""
+
+
+def parts_of(rows: Iterable[Job], has_left: Callable[[str], bool]) -> Parts:
+    """The parts of one job. `rows` are those of the queue, then those of coach's record, newest first.
+    `has_left` is true for a job of the record that the queue no longer has.
+
+    The record has each shared row of waiting tasks that was seen. If the queue no longer has it, its tasks
+    have started since.
+    """
+    rows = [row for row in rows if "+[" not in row.job_id]
+    left = frozenset(row.job_id for row in rows if has_left(row.job_id))
+    started = [row for row in rows if row.job_id not in left or row.state != "PENDING"]
+    number = sum(num_tasks(row) for row in each_task_once(rows))
+    return Parts(each_task_once(started or rows), number, left)
 
 
 class RowsByTask:

@@ -6,7 +6,7 @@ A thousand tasks of an array fail for few causes: each cause is reported once, w
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,9 +17,11 @@ from coach.analysis.queueing.arrays import fold
 from coach.analysis.queueing.pending_reasons import PendingReason, explain_job
 from coach.analysis.spelling.printable import cut
 from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
-from coach.model.slurm.cluster import Job, is_final
+from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(?=: |$)")
+"""The type of an exception at the beginning of a summary: `ValueError: no such class`."""
 _MAX_NAMED = 120
 """Characters of the names of the tasks in a finding."""
 
@@ -86,18 +88,18 @@ def worst_first(judged: Sequence[Judged]) -> list[Judged]:
     return sorted(judged, key=order)
 
 
-def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged]) -> Judged:
-    """The diagnosis of all parts together. `judged` has some or all of the parts, the worst first."""
-    alike: dict[tuple[str, str], list[tuple[Judged, Finding]]] = {}
+def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged], num_parts: int) -> Judged:
+    """The diagnosis of all parts together. `parts` have a known state. `judged` has some or all of the parts,
+    the worst first."""
+    alike: dict[tuple[str, ...], list[tuple[Judged, Finding]]] = {}
     for each in judged:
         for finding in each.diagnosis.findings:
             if finding.consequence_of is None:
-                alike.setdefault((finding.rule, finding.cause), []).append((each, finding))
+                alike.setdefault(_kind_of(finding), []).append((each, finding))
     groups = sorted(
         alike.values(),
         key=lambda group: (-max(f.severity for _, f in group), not group[0][1].is_primary, -len(group)),
     )
-    num_parts = fold(parts)[0].num_tasks if parts else 0
     findings = tuple(_of_all(group, num_parts, number == 0) for number, group in enumerate(groups))
     seen = [each for each in judged if not each.is_waiting]
     lacking = [{item.what for item in each.diagnosis.not_measured} for each in seen]
@@ -114,12 +116,13 @@ def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged]) -> Judged:
 
 def state_of(parts: Sequence[Job]) -> str | None:
     """The state of the liveliest part; if all have ended, the most frequent state other than COMPLETED."""
-    if not parts:
-        return None
-    if any(not is_final(job.state) for job in parts):
-        return fold(parts)[0].job.state
-    bad = Counter(job.state for job in parts if job.state != "COMPLETED")
-    return bad.most_common(1)[0][0] if bad else "COMPLETED"
+    return fold(parts)[0].job.state if parts else None
+
+
+def _kind_of(finding: Finding) -> tuple[str, ...]:
+    """What findings of several parts have in common: the rule, the cause, and the type of an exception."""
+    error = _ERROR.match(finding.summary)
+    return finding.rule, finding.cause, error[0] if error is not None else ""
 
 
 def _of_all(group: Sequence[tuple[Judged, Finding]], num_parts: int, is_primary: bool) -> Finding:

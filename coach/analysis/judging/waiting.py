@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, Any, TypedDict
@@ -14,6 +14,7 @@ from coach.analysis.queueing.pending_reasons import (
     PendingClass,
     PendingReason,
     explain_job,
+    parse_dependency,
 )
 from coach.analysis.spelling.printable import printable
 from coach.analysis.spelling.slurm import format_time
@@ -25,6 +26,9 @@ _MAX_NODES = 3
 """Nodes that are named with their state and reason."""
 PENDING = "pending"
 """The key of a waiting job's object in the public JSON."""
+
+_MAX_CHAIN = 20
+"""Jobs of a chain of dependencies that are looked at."""
 
 _KINDS = {
     PendingClass.WAIT: "waits",
@@ -97,6 +101,32 @@ def _states(nodes: Sequence[Node]) -> str:
         told.append(f"{printable(node.name)}: {state}{reason}")
     more = len(told) - _MAX_NODES
     return "; ".join(told[:_MAX_NODES]) + (f"; {more} more nodes" if more > 0 else "")
+
+
+def behind_stuck(job: Job, why: PendingReason, other: Callable[[str], Job | None]) -> PendingReason:
+    """The reason of a job that waits for one that never starts as it is. `other` returns a job of the
+    queue."""
+    stuck = _stuck_before(job, other, _MAX_CHAIN)
+    if stuck is None:
+        return why
+    advice = f"job {stuck} never starts as it is: see to that one first"
+    return replace(why, advice=advice, starts_by_itself=False)
+
+
+def _stuck_before(job: Job, other: Callable[[str], Job | None], num_left: int) -> str | None:
+    """The job at the beginning of its chain that never starts; None if there is none."""
+    if not num_left or not (job.reason or "").startswith("Dependency") or "?" in (job.dependency or ""):
+        return None
+    ids = (
+        job_id for _, job_ids, _ in parse_dependency(job.dependency or "") for job_id in job_ids.split(", ")
+    )
+    for before in filter(None, map(other, ids)):
+        why = explain_job(before)
+        if why is not None and is_never(why):
+            return before.job_id
+        if (stuck := _stuck_before(before, other, num_left - 1)) is not None:
+            return stuck
+    return None
 
 
 def waiting_object(why: PendingReason, estimated_start_s: float | None) -> WaitingObject:

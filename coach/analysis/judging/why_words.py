@@ -101,10 +101,22 @@ def _said(verdict: Mapping[str, Any], target: str, now_s: float) -> list[str]:
     """The first finding; without one, why the job waits, or that nothing was found."""
     finding, waiting = next(iter(_tables(verdict, "findings")), None), pending_of(verdict)
     if finding is not None:
-        return list(_finding_lines(finding, target))
+        return [*_finding_lines(finding, target), *_other_causes(verdict)]
     if waiting is not None:
         return [_cut(f"  {line}") for line in waiting_lines(waiting, now_s)]
     return [f"  {_words_without_a_finding(verdict)}"]
+
+
+def _other_causes(verdict: Mapping[str, Any]) -> Iterator[str]:
+    """One line with the other causes of a whole array, whose tasks may end for several reasons."""
+    others = _tables(verdict, "findings")[1:] if len(_tables(verdict, "jobs")) > 1 else []
+    told = [
+        f"{_text(each, 'rule') or ''}: {_text(each, 'summary') or ''}"
+        for each in others
+        if (_WORDS.get(str(each.get("severity"))) or Severity.INFO) > Severity.INFO
+    ]
+    if told:
+        yield _cut(f"  also {'; '.join(told)}")
 
 
 def log_lines(verdict: Mapping[str, Any]) -> list[str]:

@@ -27,7 +27,7 @@ class FoldedJob:
     """One row: a single job, or all known rows of an array or of a heterogeneous job.
 
     `job` is the row to show. Its `job_id` is the folded one (`17_[0-2,3-8%2]`); its state is that of the
-    liveliest part.
+    liveliest part. If all have ended, it is the most frequent state other than COMPLETED.
     """
 
     job: Job
@@ -109,6 +109,25 @@ def unfold(folded: FoldedJob) -> tuple[Job, ...]:
     return tuple(sorted(rows, key=_part_order))
 
 
+def each_task_once(rows: Iterable[Job]) -> tuple[Job, ...]:
+    """The rows of one array or heterogeneous job, in the order of their numbers. A part that stands in
+    several rows stays in the first one: a waiting task shares rows before it has a row of its own."""
+    told: set[int] = set()
+    kept: list[Job] = []
+    for row in rows:
+        ids = parse_task_ids(row.job_id)
+        if ids is None or ids.is_cut:
+            kept.append(row)
+            continue
+        new = [task for task in ids.tasks if task not in told]
+        told.update(new)
+        if len(new) == len(ids.tasks):
+            kept.append(row)
+        elif new:
+            kept.append(replace(row, job_id=_id_of_tasks(ids.array_id, new, ids.limit)))
+    return tuple(sorted(kept, key=_part_order))
+
+
 def group_id(job_id: str) -> str:
     """`17` for `17_3`, `17_[4-9]` and `17+1`."""
     return re.split(r"[_+]", job_id, maxsplit=1)[0]
@@ -153,7 +172,7 @@ def format_tasks(tasks: Iterable[int]) -> str:
 
 
 def _alone(job: Job) -> FoldedJob:
-    return FoldedJob(job, (job,), ((job.state, _num_tasks(job)),))
+    return FoldedJob(job, (job,), ((job.state, num_tasks(job)),))
 
 
 def _fold_group(group: list[Job]) -> FoldedJob:
@@ -161,8 +180,10 @@ def _fold_group(group: list[Job]) -> FoldedJob:
         return _alone(group[0])
     states: Counter[str] = Counter()
     for job in group:
-        states[job.state] += _num_tasks(job)
-    liveliest = min(group, key=lambda job: _rank(job.state))
+        states[job.state] += num_tasks(job)
+    bad = [state for state, _ in states.most_common() if state != "COMPLETED"]
+    is_over = all(map(is_final, states))
+    liveliest = min(group, key=lambda job: job.state != bad[0] if is_over and bad else _rank(job.state))
     # Resources in use now; for an array that only waits or has ended, the resources that its rows request.
     holding = [job for job in group if job.state != "PENDING" and not is_final(job.state)] or group
     shown = replace(
@@ -184,9 +205,13 @@ def _folded_id(group: list[Job]) -> str:
     if len(known) < len(group):
         return _folded_components(base, group)
     limit = next((each.limit for each in known if each.limit is not None), None)
-    tasks = format_tasks(task for each in known for task in each.tasks)
-    cut = ",…" if any(each.is_cut for each in known) else ""
-    return f"{base}_[{tasks}{cut}{f'%{limit}' if limit is not None else ''}]"
+    tasks = [task for each in known for task in each.tasks]
+    return _id_of_tasks(base, tasks, limit, is_cut=any(each.is_cut for each in known))
+
+
+def _id_of_tasks(array_id: str, tasks: Iterable[int], limit: int | None, *, is_cut: bool = False) -> str:
+    percent = "" if limit is None else f"%{limit}"
+    return f"{array_id}_[{format_tasks(tasks)}{',…' if is_cut else ''}{percent}]"
 
 
 def _folded_components(base: str, group: list[Job]) -> str:
@@ -195,7 +220,8 @@ def _folded_components(base: str, group: list[Job]) -> str:
     return f"{base}+[{format_tasks(offsets)}]" if len(offsets) == len(group) else base
 
 
-def _num_tasks(job: Job) -> int:
+def num_tasks(job: Job) -> int:
+    """Number of tasks in a row; 1 if it is no array's."""
     ids = parse_task_ids(job.job_id)
     return 1 if ids is None else max(1, len(ids.tasks))
 

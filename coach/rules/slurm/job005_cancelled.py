@@ -15,6 +15,7 @@ from coach.rules.from_logs.outcome import KILL
 from coach.rules.from_logs.quoted_evidence import hits_of
 from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
 
+_DEPENDENCY = "DependencyNeverSatisfied"
 _SRUN_ENDS_IT = "srun: Force Terminated "
 
 
@@ -22,8 +23,9 @@ class Cancelled(EndedBySlurm):
     """The job was cancelled; the program did not fail.
 
     What it sees
-        The state CANCELLED; slurmstepd's "*** JOB 17 ON node1 CANCELLED AT … ***" without a reason, or with
-        "DUE to SIGNAL Terminated"; srun's "Force Terminated"; salloc's "Job allocation 17 has been revoked".
+        The state CANCELLED, of a job that never started also Slurm's reason DependencyNeverSatisfied;
+        slurmstepd's "*** JOB 17 ON node1 CANCELLED AT … ***" without a reason, or with "DUE to SIGNAL
+        Terminated"; srun's "Force Terminated"; salloc's "Job allocation 17 has been revoked".
     Why it matters
         The messages that the tasks print afterwards (KeyboardInterrupt, killed workers, lost connections) are
         consequences, not faults.
@@ -79,6 +81,12 @@ class Cancelled(EndedBySlurm):
         return any(line < hit.line and (is_of_srun or hit.line - line <= near) for line in killed)
 
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
+        job = snapshot.job
+        if job is not None and job.nodes is None and (job.reason or "").startswith(_DEPENDENCY):
+            on = f" ({job.dependency})" if job.dependency else ""
+            return (
+                f"The job was cancelled before its start: a job that it depends on did not end as asked{on}"
+            )
         at = next((hit.fields["at"] for hit in hits if "at" in hit.fields), None)
         return f"The job was cancelled{f' at {at}' if at else ''}; nothing in the program ended it"
 

@@ -12,9 +12,9 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
-from coach.model.slurm.cluster import Job
+from coach.model.slurm.cluster import Job, is_final
 from coach.sources.io import CommandResult, Io, Query, new_separator
 from coach.sources.logs.output_path import output_paths
 from coach.sources.slurm.job_summaries import JobSummaries
@@ -142,6 +142,10 @@ class OutputPaths:
         self._io = io
         self._remembered = remembered
         self._rows: dict[str, Job] = {}
+        self._recalled: set[str] = set()
+        """Job ids whose row is from coach's record."""
+        self._past: dict[str, Job] | None = None
+        """Coach's record when it was first read. Later jobs come from the queue."""
         self._wanted: set[str] = set()
         self._asked_s: dict[str, float] = {}
         self._error = ""
@@ -155,6 +159,7 @@ class OutputPaths:
             known = self._rows.get(job.job_id)
             if job.stdout is not None:
                 self._rows[job.job_id] = job
+                self._recalled.discard(job.job_id)
             elif known is not None and known.submit_time_s != job.submit_time_s:
                 del self._rows[job.job_id]  # the number was reused, or the job was requeued
             elif known is not None and job.nodes != known.nodes:
@@ -190,8 +195,8 @@ class OutputPaths:
         return self._rows.get(job_id)
 
     def parts(self, job_id: str) -> list[Job]:
-        """The tasks of an array, or the components of a heterogeneous job, in order. If the job id was
-        reused, those of the newest job."""
+        """The tasks of an array, or the components of a heterogeneous job: Slurm's rows, then coach's record,
+        newest first. If the job id was reused, those of the newest job."""
         self.row(job_id)
         rows = list(self._rows.values())  # another thread may add one meanwhile
         found = [row for row in rows if _is_part_of(row.job_id, job_id)]
@@ -201,12 +206,37 @@ class OutputPaths:
         alike = [
             row for row in found if newest and (row.name, row.work_dir) == (newest.name, newest.work_dir)
         ]
-        return sorted(alike, key=_part_order)
+        return sorted(alike, key=lambda row: row.job_id in self._recalled)
+
+    def has_left(self, job_id: str) -> bool:
+        """True if the queue no longer has a job that was last seen in it, and its end is not known."""
+        return job_id in self._recalled and not is_final(self._rows[job_id].state)
 
     def beside(self, job: Job) -> list[Job]:
-        """Other known jobs in the same working directory, in one above it, or in one below it."""
-        rows = list(self._rows.values())
-        return [row for row in rows if _is_within_reach(row, job) and row.job_id != job.job_id]
+        """Other known jobs in the same working directory, in one above it, or in one below it, also those
+        that Slurm has forgotten."""
+        return [row for row in self._others(job) if _is_within_reach(row, job)]
+
+    def with_same_output(self, job: Job) -> list[Job]:
+        """Other known jobs that name the same file for their output. Components of a heterogeneous job share
+        one."""
+        paths = output_paths(job)
+        return [
+            row
+            for row in self._others(job)
+            if row.stdout is not None
+            and (row.stdout, row.work_dir) == (job.stdout, job.work_dir)
+            and _COMPONENT.sub("", row.job_id) != _COMPONENT.sub("", job.job_id)
+            and paths
+            and output_paths(row) == paths
+        ]
+
+    def _others(self, job: Job) -> list[Job]:
+        """All known jobs but this one, also those that Slurm has forgotten."""
+        if self._past is None:
+            self._past = {row.job_id: row for row in reversed(list(self._remembered()))}
+        rows = list({**self._past, **self._rows}.values())
+        return [row for row in rows if row.job_id != job.job_id]
 
     def _is_due(self, job_id: str) -> bool:
         asked_s = self._asked_s.get(job_id)
@@ -222,7 +252,9 @@ class OutputPaths:
             self._take(_jobs_of(result), wanted)
         missing = wanted - self._rows.keys()
         if missing:
+            known = set(self._rows)
             self._take(self._remembered(), missing)
+            self._recalled |= self._rows.keys() - known
         missing -= self._rows.keys()
         if missing:
             self._take(self._ask_accounting(missing), missing)
@@ -247,15 +279,12 @@ def _is_part_of(job_id: str, whole: str) -> bool:
     return whole.isdecimal() and job_id.startswith((f"{whole}_", f"{whole}+"))
 
 
-def _part_order(job: Job) -> tuple[int, ...]:
-    return tuple(int(number) for number in _NUMBER.findall(job.job_id)[:2])
-
-
 def _is_within_reach(one: Job, other: Job) -> bool:
     if one.work_dir is None or other.work_dir is None:
         return False
-    first, second = PurePath(one.work_dir), PurePath(other.work_dir)
-    return first.is_relative_to(second) or second.is_relative_to(first)
+    # Compared as texts: a record of thousands of jobs is searched for each job.
+    first, second = f"{one.work_dir.rstrip('/')}/", f"{other.work_dir.rstrip('/')}/"
+    return first.startswith(second) or second.startswith(first)
 
 
 def _numbers(job_ids: Iterable[str]) -> list[str]:

@@ -76,7 +76,7 @@ _SHORT = {
     "PartitionTimeLimit": "too long",
     "PartitionConfig": "not offered",
     "BadConstraints": "no such node",
-    "DependencyNeverSatisfied": "after failed",
+    "DependencyNeverSatisfied": "after fail",
     "InvalidAccount": "bad account",
     "InvalidQOS": "bad QOS",
     "AccountNotAllowed": "bad account",

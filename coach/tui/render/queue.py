@@ -332,9 +332,10 @@ def _start_in(start: str, width: int) -> str:
 
 
 def _reason_in(reason: str, width: int) -> str:
-    """Why a job waits. In a narrow column the sign is left out if the words then fit."""
+    """Why a job waits. In a narrow column the sign is left out if the words then fit, but not that of a job
+    that never starts."""
     sign, _, words = reason.partition(" ")
-    is_sign = len(sign) == 1 and not sign.isalnum()
+    is_sign = len(sign) == 1 and not sign.isalnum() and sign != "✖"
     return words if is_sign and len(words) <= width < len(reason) else whole_words(reason, width)
 
 

@@ -76,6 +76,8 @@ def read_past_jobs(
     earlier_runs.note_accounting(settings, merged)
     recent = [each for each in merged if _when(each) is None or (_when(each) or 0.0) >= now_s - past_s]
     recent.sort(key=lambda each: -(_when(each) or 0.0))
+    if len(recent) > limit:
+        notes.append(f"the newest {limit} of {len(recent)} jobs: coach history --limit {len(recent)} has all")
     measured = tuple(_with_measurement(io, each, listed) for each in recent[:limit])
     return PastJobs(measured, tuple(notes), num_bad)
 
@@ -114,7 +116,11 @@ def _ask_queue(io: Io, user: str, memory: SeenJobs) -> tuple[frozenset[_Identity
 
 def _gone(remembered: Sequence[PastJob], is_alive: frozenset[_Identity]) -> tuple[PastJob, ...]:
     """Remembered jobs that have left the queue. `17_[3-8]` has not, if its tasks were seen since: squeue
-    lists each task by itself once it starts."""
+    lists each task by itself once it starts. Nor has a job that was requeued since."""
+    requeued: dict[tuple[str | None, str, str], int] = {}
+    for each in remembered:
+        name = _name(each.job)
+        requeued[name] = max(requeued.get(name, 0), each.job.num_requeues or 0)
     seen_s: dict[str, float] = {group_id(job_id): math.inf for job_id, _ in is_alive}
     for each in remembered:
         array = group_id(each.job.job_id)
@@ -123,8 +129,14 @@ def _gone(remembered: Sequence[PastJob], is_alive: frozenset[_Identity]) -> tupl
         each
         for each in remembered
         if _identity(each.job) not in is_alive
+        and (is_final(each.job.state) or (each.job.num_requeues or 0) >= requeued[_name(each.job)])
         and ("[" not in each.job.job_id or (each.last_seen_s or 0.0) >= seen_s[group_id(each.job.job_id)])
     )
+
+
+def _name(job: Job) -> tuple[str | None, str, str]:
+    """A requeue gives a job a new submission time; this stays."""
+    return job.cluster, job.job_id, job.name
 
 
 def _list_runs(io: Io, settings: Settings, notes: list[str]) -> tuple[Run, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coach.analysis.jobs.belonging import is_of_another_cluster
+from coach.analysis.jobs.belonging import Parts, is_of_another_cluster
 from coach.analysis.judging.several_jobs import Judged, whole, worst_first
 from coach.analysis.spelling.printable import printable
 from coach.analysis.teaching.withheld_findings import as_told
@@ -115,12 +115,13 @@ class Checker:
         """Judge one target. `logs` and `metrics` that are named replace those that would be found. Raises
         UserError if it cannot be read."""
         target = resolve_target(text, self._settings, self._io, self._backend, self._user, self._paths)
-        if target.kind is TargetKind.PARTS:
+        if target.parts is not None:
             if logs or metrics:
                 raise UserError(
-                    f"{text}: --log and --metrics belong to one task", f"name it: {target.parts[0].job_id}"
+                    f"{text}: --log and --metrics belong to one task",
+                    f"name it: {target.parts.rows[0].job_id}",
                 )
-            return self._parts(target)
+            return self._parts(target.name, target.parts)
         target = replace(target, logs=logs, metrics=metrics)
         snapshot, history, diagnosis, files = self._read(target)
         read = None if files is None else _files_read(snapshot, files)
@@ -130,7 +131,7 @@ class Checker:
             self._past.catch_up(this, known, self._io, self._read_past)
         told = self._beside_others(room_now.with_room(diagnosis, snapshot, self._io), snapshot, this)
         told = self._as_told(told, _paths_read(target, snapshot, files))
-        waiting = waiting_of(snapshot.job, self._io)
+        waiting = waiting_of(snapshot.job, self._io, self._paths.known)
         return Checked(told, snapshot, read, history=history, waiting=waiting)
 
     def ended_run(self, run_dir: Path) -> Checked:
@@ -153,15 +154,16 @@ class Checker:
         self._paths = own.output_paths
         return worst_first(self._judge_all(own.targets, own.queue)), own.num_left_out
 
-    def _parts(self, target: Target) -> Checked:
-        parts = sorted(target.parts, key=_rank)[:MAX_TARGETS]
-        self._paths.learn(parts)
-        targets = [Target(job.job_id, TargetKind.JOB) for job in parts]
-        judged = worst_first(self._judge_all(targets, JobList(target.parts, False)))
-        all_of_it = whole(target.name, target.parts, judged)
+    def _parts(self, name: str, parts: Parts) -> Checked:
+        rows = sorted(parts.rows, key=_rank)[:MAX_TARGETS]
+        self._paths.learn(rows)
+        targets = [Target(job.job_id, TargetKind.JOB) for job in rows]
+        known = tuple(job for job in parts.rows if job.job_id not in parts.with_unknown_end)
+        judged = worst_first(self._judge_all(targets, JobList(known, False)))
+        all_of_it = whole(name, known, judged, parts.number)
         return Checked(
-            *(all_of_it.diagnosis, all_of_it.snapshot, None, tuple(judged), len(target.parts) - len(parts)),
-            waiting=waiting_of(all_of_it.snapshot.job, self._io),
+            *(all_of_it.diagnosis, all_of_it.snapshot, None, tuple(judged), len(parts.rows) - len(rows)),
+            waiting=waiting_of(all_of_it.snapshot.job, self._io, self._paths.known),
         )
 
     def _judge_all(self, targets: Sequence[Target], queue: JobList) -> list[Judged]:

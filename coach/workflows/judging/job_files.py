@@ -18,6 +18,7 @@ from enum import Enum
 from pathlib import Path
 
 from coach.model.slurm.cluster import Job, is_final
+from coach.model.training.log import Signature
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.output_path import names_of
@@ -29,6 +30,11 @@ MAX_DEPTH = 4
 MAX_ENTRIES = 2000
 MAX_FILES = 64
 """Files of one kind that are read at most, the newest."""
+
+MAX_NAMED = 3
+"""Other jobs that are named as possible writers of a file."""
+_NUMBERS = "NUM"
+"""The family of rules that judge the numbers of a training."""
 
 _BEFORE_S = 60.0
 """Seconds by which the clocks of nodes and file servers may differ."""
@@ -93,8 +99,10 @@ class Found:
     is_whole: bool = True
     problem: str | None = None
     rivals: tuple[str, ...] = ()
-    """Jobs that ran in it at the same time: a file without this job's number may be theirs, and is not
+    """Jobs that ran there when a file without this job's number changed last: it may be theirs, and is not
     taken."""
+    sharers: tuple[str, ...] = ()
+    """Jobs that wrote to the job's output file at the same time."""
     does_script_name_logs: bool = False
     links_out: tuple[str, ...] = ()
     """Links that lead out of the directory.
@@ -113,11 +121,12 @@ def find_files(
     times_of: Callable[[Kind], tuple[float, float]] = lambda kind: (-math.inf, math.inf),
     max_depth: int = MAX_DEPTH,
     stays_inside: bool = False,
+    is_anothers: Callable[[Kind, float], bool] = lambda kind, modified_s: False,
 ) -> Found:
     """Look through a directory.
 
     `is_kind` gets each path in it; `times_of` returns the times between which a file of a kind must have
-    changed last.
+    changed last. Files for which `is_anothers` is true are left out.
 
     With `stays_inside`, links that lead out of the directory are not followed.
     """
@@ -134,7 +143,7 @@ def find_files(
         except OSError:
             continue
         from_s, to_s = times_of(kind)
-        if from_s <= modified_s <= to_s:
+        if from_s <= modified_s <= to_s and not is_anothers(kind, modified_s):
             found.setdefault(kind, []).append((modified_s, directory / path))
     newest = {
         kind: tuple(sorted(path for _, path in sorted(files)[-MAX_FILES:])) for kind, files in found.items()
@@ -323,6 +332,25 @@ class ForeignFiles(ABC):
         more = found.of(Kind.LOG, Kind.STEP_LOG, Kind.RANK_LOG) if found is not None else ()
         return tuple(dict.fromkeys((*told, *more)))
 
+    def logs_with_numbers(self) -> tuple[Path, ...]:
+        """The logs whose numbers are the target's; none if other jobs wrote to its log at the same time: a
+        curve of two trainings is wrong for both."""
+        return () if self._is_log_shared() else self.logs()
+
+    def signatures(self, known: Sequence[Signature]) -> Sequence[Signature]:
+        """The signatures to look for in the logs. If other jobs wrote there too, no numbers count. Then
+        nothing in it shows how a completed job went."""
+        if not self._is_log_shared():
+            return known
+        return () if self._is_completed() else [each for each in known if not each.rule.startswith(_NUMBERS)]
+
+    def _is_completed(self) -> bool:
+        return False
+
+    def _is_log_shared(self) -> bool:
+        found = self.found() if not self._named_logs else None
+        return found is not None and bool(found.sharers)
+
     def metrics(self) -> tuple[Path, ...]:
         found = self.found() if not self._named_metrics else None
         return self._named_metrics or (found.of(Kind.METRICS) if found is not None else ())
@@ -346,6 +374,13 @@ class ForeignFiles(ABC):
         found = self.found()
         if found is None:
             return ["its directory is not known: only the files that Slurm names were looked for"]
+        shared = (
+            "the numbers in its log are not read, as other jobs wrote to it at the same time "
+            f"({_named(found.sharers)}): give each job a log of its own, for example sbatch -o slurm-%j.out"
+        )
+        return [*([shared] if self._is_log_shared() else []), *self._lines_of(found)]
+
+    def _lines_of(self, found: Found) -> list[str]:
         left_out = {Kind.DATABASE} | (set() if found.does_script_name_logs else {Kind.STEP_LOG})
         sought = [kind for kind in Kind if kind not in left_out]
         missing = [kind.value for kind in sought if not found.of(kind)]
@@ -353,12 +388,9 @@ class ForeignFiles(ABC):
         if found.problem is not None:
             return [f"{found.directory}: {found.problem}"]
         if found.rivals:
-            others = ", ".join(found.rivals)
             return [
-                (
-                    f"{where}: other files there may belong to other jobs that ran there too ({others}): "
-                    "name yours with --log, --metrics"
-                )
+                f"{where}: other files there may belong to other jobs that ran there too "
+                f"({_named(found.rivals)}): name yours with --log, --metrics"
             ]
         told = []
         if missing:
@@ -375,6 +407,11 @@ class ForeignFiles(ABC):
 
     @abstractmethod
     def _look(self) -> Found | None: ...
+
+
+def _named(job_ids: Sequence[str]) -> str:
+    more = len(job_ids) - MAX_NAMED
+    return ", ".join(job_ids[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 class JobFiles(ForeignFiles):
@@ -396,6 +433,10 @@ class JobFiles(ForeignFiles):
     def _told(self) -> tuple[Path, ...]:
         return self._output_paths.of(self._job_id)
 
+    def _is_completed(self) -> bool:
+        job = self._output_paths.known(self._job_id)
+        return job is not None and job.state == "COMPLETED"
+
     def _look(self) -> Found | None:
         """None also if the job has not started."""
         job = self._output_paths.row(self._job_id) if "[" not in self._job_id else None
@@ -407,20 +448,32 @@ class JobFiles(ForeignFiles):
         named = self._named_by_script(job)
         inside = f"{re.escape(job.work_dir.rstrip('/'))}/"
         within = [pattern.removeprefix(inside) for pattern in named]
-        found = find_files(self._io, Path(job.work_dir), kind_for(job, within), window.times_of)
-        found = self._with_those_elsewhere(found, [each for each in within if each[0] == "/"], window)
-        found = replace(found, does_script_name_logs=bool(named))
-        if not rivals or not found.files.keys() - {Kind.LOG}:
-            return found
-        return replace(found, files={Kind.LOG: found.of(Kind.LOG)}, rivals=tuple(rivals))
-
-    def _rivals(self, job: Job, window: Window) -> list[str]:
-        """The jobs that ran in its directory at the same time. Jobs before and after it narrow the window."""
-        return [
+        found = find_files(
+            self._io,
+            Path(job.work_dir),
+            kind_for(job, within),
+            window.times_of,
+            is_anothers=rivals.may_have_written,
+        )
+        found = self._with_those_elsewhere(found, [each for each in within if each[0] == "/"], window, rivals)
+        sharers = [
             other.job_id
-            for other in self._output_paths.beside(job)
-            if other.state != "PENDING" and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
+            for other in self._output_paths.with_same_output(job)
+            if _has_run(other) and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
         ]
+        return replace(
+            found, does_script_name_logs=bool(named), rivals=tuple(rivals.found), sharers=tuple(sharers)
+        )
+
+    def _rivals(self, job: Job, window: Window) -> _Rivals:
+        """The jobs that ran in its directory at the same time. Jobs before and after it narrow the window."""
+        return _Rivals(
+            [
+                other
+                for other in self._output_paths.beside(job)
+                if _has_run(other) and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
+            ]
+        )
 
     def _named_by_script(self, job: Job) -> tuple[str, ...]:
         names = names_of(job)
@@ -432,7 +485,9 @@ class JobFiles(ForeignFiles):
             return ()
         return named_outputs(script.decode("utf-8", "replace"), names)
 
-    def _with_those_elsewhere(self, found: Found, patterns: Sequence[str], window: Window) -> Found:
+    def _with_those_elsewhere(
+        self, found: Found, patterns: Sequence[str], window: Window, rivals: _Rivals
+    ) -> Found:
         """Add logs outside the directory, if the script names their folder literally. Only that folder is
         searched."""
         logs = list(found.of(Kind.STEP_LOG))
@@ -444,6 +499,7 @@ class JobFiles(ForeignFiles):
                 kind_in_folder(pattern.rpartition("/")[2]),
                 window.times_of,
                 max_depth=0,
+                is_anothers=rivals.may_have_written,
             )
             logs += one.of(Kind.STEP_LOG)
         return replace(found, files={**found.files, Kind.STEP_LOG: tuple(logs)}) if logs else found
@@ -477,8 +533,42 @@ class Window:
         return False
 
 
+class _Rivals:
+    """Jobs that ran in a job's directory at the same time, and may have written its files."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._times = [
+            (job.job_id, (job.start_time_s or 0.0) - _BEFORE_S, _end_s(job) + _BEFORE_S) for job in jobs
+        ]
+        self.found: dict[str, None] = {}
+        """Ids of the jobs for which a file was left out."""
+
+    def may_have_written(self, kind: Kind, modified_s: float) -> bool:
+        """True for a file without the job's number that changed last while one of them ran. All of them may
+        write to a database."""
+        if kind is Kind.LOG:
+            return False
+        writers = [
+            job_id
+            for job_id, from_s, to_s in self._times
+            if kind is Kind.DATABASE or from_s <= modified_s <= to_s
+        ]
+        self.found.update(dict.fromkeys(writers))
+        return bool(writers)
+
+
+def _has_run(job: Job) -> bool:
+    """False for a job that waits, or was cancelled before its start."""
+    return job.state != "PENDING" and not (is_final(job.state) and job.nodes is None)
+
+
 def _end_s(job: Job) -> float:
-    return job.end_time_s if is_final(job.state) and job.end_time_s is not None else math.inf
+    """The end of a job; its time limit if coach did not see the end."""
+    if is_final(job.state):
+        return job.end_time_s if job.end_time_s is not None else math.inf
+    if job.start_time_s is None or job.time_limit_s is None:
+        return math.inf
+    return job.start_time_s + job.time_limit_s + _AFTER_S
 
 
 class DirectoryFiles(ForeignFiles):

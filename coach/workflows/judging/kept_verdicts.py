@@ -86,8 +86,9 @@ def keep(
             keep_verdict_of_run(Path(snapshot.run.run_dir), verdict)
     elif snapshot.job is not None and snapshot.job.submit_time_s is not None:
         job = snapshot.job
-        # The next call compares it with the job of that id, and notices if Slurm has reused the id.
-        remember_jobs(SeenJobs(settings.cache_dir), [job], user_name(), io.now())
+        if len(verdict.get("jobs", ())) < 2:  # the row of a whole array is no row of the queue
+            # The next call compares it with the job of that id, and notices if Slurm has reused the id.
+            remember_jobs(SeenJobs(settings.cache_dir), [job], user_name(), io.now())
         keep_verdict_of_job(settings.cache_dir, job.job_id, snapshot.job.submit_time_s, verdict)
 
 

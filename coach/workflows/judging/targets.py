@@ -12,7 +12,14 @@ from enum import Enum
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.jobs.belonging import RowsByTask, is_job_id, is_job_of, is_of_another_cluster
+from coach.analysis.jobs.belonging import (
+    Parts,
+    RowsByTask,
+    is_job_id,
+    is_job_of,
+    is_of_another_cluster,
+    parts_of,
+)
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.model.errors import OTHERS_JOBS, UnknownTarget, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
@@ -63,7 +70,7 @@ class Target:
     logs: tuple[Path, ...] = ()
     metrics: tuple[Path, ...] = ()
     """Files that a person named: they replace those that would be found."""
-    parts: tuple[Job, ...] = ()
+    parts: Parts | None = None
     """The tasks, or components, of PARTS."""
 
 
@@ -173,8 +180,8 @@ def _foreign_job(job_id: str, paths: OutputPaths) -> Target | None:
     """A job that coach did not launch, with its parts if it has any."""
     if paths.row(job_id) is not None:
         return Target(job_id, TargetKind.JOB)
-    parts = paths.parts(job_id)
-    return Target(job_id, TargetKind.PARTS, parts=tuple(parts)) if parts else None
+    parts = parts_of(paths.parts(job_id), paths.has_left)
+    return Target(job_id, TargetKind.PARTS, parts=parts) if parts.rows else None
 
 
 def output_paths_of(io: Io, settings: Settings) -> OutputPaths:
@@ -249,9 +256,11 @@ def target_sources(
         if target.kind is TargetKind.JOB:
             rows[f"row:{name}"] = lambda: JobRowSource(io, name, output_paths, user_name())
         if target.kind is TargetKind.JOB and not target.metrics:
-            rows[f"metrics:{name}"] = lambda: foreign_metrics(io, name, found.metrics, found.logs)
+            rows[f"metrics:{name}"] = lambda: foreign_metrics(
+                io, name, found.metrics, found.logs_with_numbers
+            )
         return {
-            **_foreign_sources(name, found.logs, found.metrics, io, signatures),
+            **_foreign_sources(name, found.logs, found.metrics, io, lambda: found.signatures(signatures())),
             **rows,
             f"flight:{name}": lambda: FlightRecorderSource(io, name, found.dumps),
         }

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
 from coach.analysis.judging.waiting import (
     WaitingObject,
+    behind_stuck,
     explain_waiting,
     is_over_partition_limit,
     waiting_object,
 )
 from coach.analysis.queueing.pending_reasons import KnownReasons, PendingReason, explain_job
-from coach.model.slurm.cluster import Job, Partition
+from coach.model.slurm.cluster import Job, Node, Partition
 from coach.sources.io import Io
 from coach.sources.slurm.client import Client
 from coach.sources.slurm.job_record import job_nodes
@@ -23,10 +24,14 @@ _MAX_SETS = 3
 Explain = Callable[[Job], PendingReason | None]
 
 
-def explainer(jobs: Iterable[Job] = (), io: Io | None = None) -> Explain:
+def explainer(
+    jobs: Iterable[Job] = (), io: Io | None = None, other: Callable[[str], Job | None] | None = None
+) -> Explain:
     """A function that explains jobs. Sends one query per cluster in which one of `jobs` exceeds its
     partition's limit, and one for the nodes of a set that `jobs` wait for, at most three sets. Without an
-    answer, the limit and the states stay unnamed."""
+    answer, the limit and the states stay unnamed. `other` returns a job of the queue by its id; left out, one
+    of `jobs`."""
+    jobs = tuple(jobs)
     clusters = dict.fromkeys(job.cluster for job in jobs if is_over_partition_limit(job))
     found: list[Partition] = []
     for cluster in clusters if io is not None else ():
@@ -37,10 +42,22 @@ def explainer(jobs: Iterable[Job] = (), io: Io | None = None) -> Explain:
     waits = (explain_job(job, known) for job in jobs if job.cluster is None)
     sets = dict.fromkeys(why.nodes for why in waits if why is not None and why.nodes is not None)
     nodes = {each: job_nodes(io, each).nodes for each in islice(sets, _MAX_SETS)} if io is not None else {}
-    return partial(explain_waiting, partitions=found, known=known, nodes=nodes)
+    find = other or {job.job_id: job for job in jobs}.get
+    return partial(_explain, partitions=found, known=known, nodes=nodes, other=find)
 
 
-def waiting_of(job: Job | None, io: Io) -> WaitingObject | None:
-    """The public JSON of a job that waits; None of another."""
-    why = explainer((job,), io)(job) if job is not None else None
+def _explain(
+    job: Job,
+    partitions: Sequence[Partition],
+    known: KnownReasons,
+    nodes: Mapping[str, Sequence[Node]],
+    other: Callable[[str], Job | None],
+) -> PendingReason | None:
+    why = explain_waiting(job, partitions, known, nodes)
+    return behind_stuck(job, why, other) if why is not None else None
+
+
+def waiting_of(job: Job | None, io: Io, other: Callable[[str], Job | None]) -> WaitingObject | None:
+    """The public JSON of a job that waits; None of another. `other` returns a job of the queue."""
+    why = explainer((job,), io, other)(job) if job is not None else None
     return waiting_object(why, job.estimated_start_s) if job is not None and why is not None else None

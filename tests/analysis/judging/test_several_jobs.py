@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coach.analysis.judging.several_jobs import Judged, state_of, whole, worst_first
 from coach.model.judging.finding import Diagnosis, Finding, NotMeasured, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
@@ -25,9 +27,8 @@ def task(number: int, state: str, *findings: Finding, lacks: tuple[NotMeasured, 
 
 
 def all_of(*tasks: Judged) -> Diagnosis:
-    return whole(
-        "17", [each.snapshot.job for each in tasks if each.snapshot.job], worst_first(tasks)
-    ).diagnosis
+    rows = [each.snapshot.job for each in tasks if each.snapshot.job]
+    return whole("17", rows, worst_first(tasks), sum(each.num_tasks for each in tasks)).diagnosis
 
 
 def test_each_cause_is_shown_once_with_its_tasks_and_the_gravest_leads() -> None:
@@ -43,6 +44,17 @@ def test_each_cause_is_shown_once_with_its_tasks_and_the_gravest_leads() -> None
         ("JOB006", False, None),
     ]
     assert found.findings[0].summary == "2 of 4 (17_1, 17_3): said by ENV007"
+
+
+def test_exceptions_of_different_types_are_different_causes() -> None:
+    raised = {1: "IndexError: 7", 2: "ValueError: no", 3: "IndexError: 9", 4: "KeyError", 5: "KeyError"}
+    bad = finding("COD001", "code_error")
+    found = all_of(*(task(number, "FAILED", replace(bad, summary=told)) for number, told in raised.items()))
+    assert [each.summary for each in found.findings] == [
+        "2 of 5 (17_1, 17_3): IndexError: 7",
+        "2 of 5 (17_4, 17_5): KeyError",
+        "1 of 5 (17_2): ValueError: no",
+    ]
 
 
 def test_hundreds_of_tasks_are_named_by_their_ends() -> None:

@@ -31,3 +31,16 @@ def test_a_place_of_another_type_is_left_out() -> None:
         "  warning JOB014 on GPU 0: ended",
         "  at a.log",
     ]
+
+
+def test_the_other_causes_of_a_whole_array_stand_in_one_line() -> None:
+    findings = [
+        {"severity": "critical", "rule": "COD001", "summary": "3 of 9 (17_1 …): IndexError: no"},
+        {"severity": "critical", "rule": "DAT011", "summary": "2 of 9 (17_5, 17_6): Not there: /data"},
+        {"severity": "info", "rule": "JOB006", "summary": "9 of 9 (17_0 …): memory"},
+    ]
+    verdict = {"target": "17", "state": "FAILED", "findings": findings}
+    assert why_lines(verdict)[1:] == ["  critical COD001: 3 of 9 (17_1 …): IndexError: no"]
+    assert why_lines({**verdict, "jobs": [{}, {}]})[2:] == [
+        "  also DAT011: 2 of 9 (17_5, 17_6): Not there: /data"
+    ]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coach.analysis.queueing.arrays import fold, parse_task_ids, unfold
+from coach.analysis.queueing.arrays import each_task_once, fold, parse_task_ids, unfold
 from tests.analysis.made_jobs import job
 
 
@@ -24,6 +24,25 @@ def test_an_array_is_one_row_that_counts_its_tasks_by_state() -> None:
 def test_unfolding_gives_each_waiting_task_a_row_of_its_own() -> None:
     (array,) = fold([job("17_[3-5,9%2]"), job("17_0", "RUNNING")])
     assert [row.job_id for row in unfold(array)] == ["17_0", "17_3", "17_4", "17_5", "17_9"]
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        (["COMPLETED", "FAILED", "COMPLETED"], "FAILED"),
+        (["COMPLETED", "FAILED", "TIMEOUT", "TIMEOUT"], "TIMEOUT"),
+        (["COMPLETED", "COMPLETED"], "COMPLETED"),
+        (["FAILED", "RUNNING"], "RUNNING"),
+    ],
+)
+def test_an_ended_array_has_the_state_of_the_tasks_that_went_wrong(states: list[str], expected: str) -> None:
+    (array,) = fold([job(f"17_{number}", state) for number, state in enumerate(states)])
+    assert array.job.state == expected
+
+
+def test_a_task_in_several_rows_stays_in_the_first_one() -> None:
+    rows = [job("17_2", "RUNNING"), job("17_[0-5%2]"), job("17_[3-9]"), job("17_2", "FAILED")]
+    assert [row.job_id for row in each_task_once(rows)] == ["17_[0-1,3-5%2]", "17_2", "17_[6-9]"]
 
 
 def test_a_heterogeneous_job_is_one_row_and_unfolds_into_its_parts() -> None:

@@ -61,6 +61,10 @@ def test_a_narrow_column_leaves_out_the_sign_of_a_reason_that_then_fits() -> Non
     (cell,) = {id(each): each for each in row.cells if each.text == "· next in line"}.values()
     assert cell.fill is not None
     assert [cell.fill(width) for width in (14, 13, 9)] == ["· next in line", "next in line", "· next…"]
+    never = make_job(**WAITING, reason="DependencyNeverSatisfied")
+    cells = job_rows(queue_of([never], "ada", list), "ada").row(0).cells
+    (fill,) = {each.fill for each in cells if each.text == "✖ after fail" and each.fill is not None}
+    assert [fill(width) for width in (12, 11)] == ["✖ after fail", "✖ after…"]
 
 
 def test_a_running_job_of_unknown_progress_shows_how_long_it_has_run() -> None:

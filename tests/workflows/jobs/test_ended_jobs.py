@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from coach.config import Settings
+from coach.model.judging.verdict import PastRun
 from coach.sources.runs.seen_jobs import SeenJobs
+from coach.sources.runs.verdicts import Verdicts
 from coach.sources.slurm.text import parse_time
 from coach.workflows.jobs.ended_jobs import PastJobs, measure_run, read_past_jobs
 from coach.workflows.jobs.failed_lately import failed_lately
@@ -107,6 +110,26 @@ def test_an_array_seen_task_by_task_is_listed_task_by_task(settings: Settings) -
     assert {each.job.job_id for each in past.jobs} == {"81_0", "82_[0-1]"}
 
 
+def test_a_requeued_job_is_one_row(settings: Settings) -> None:
+    seen = SeenJobs(settings.cache_dir)
+    for number, state in enumerate(("RUNNING", "RUNNING", "COMPLETED")):
+        attempt = job("83", state, user="root", num_requeues=number, submit_time_s=now_s() - 900 + number)
+        seen.remember([replace(attempt, end_time_s=now_s() - 600)], "root", now_s() - 600)
+    (past,) = look(settings, NO_ACCOUNTING).jobs
+    assert (past.job.num_requeues, past.job.state) == (2, "COMPLETED")
+
+
+def test_a_list_that_is_cut_says_how_many_jobs_it_lacks(settings: Settings) -> None:
+    seen = SeenJobs(settings.cache_dir)
+    ended = [job(str(number), "FAILED", user="root", end_time_s=now_s() - 600) for number in range(100, 201)]
+    seen.remember(ended[1:], "root", now_s() - 600)
+    assert len(look(settings, NO_ACCOUNTING).notes) == 1  # that of accounting
+    seen.remember(ended, "root", now_s() - 600)
+    past = look(settings, NO_ACCOUNTING)
+    assert len(past.jobs) == 100
+    assert past.notes[-1] == "the newest 100 of 101 jobs: coach history --limit 101 has all"
+
+
 def test_a_run_and_its_job_are_one_row_and_the_run_says_how_a_forgotten_job_ended(settings: Settings) -> None:
     finished_run(settings, "23", created_time_s=parse_time("2026-11-21T08:22:00"))
     (known,) = [
@@ -184,3 +207,18 @@ def test_todays_failures_are_remembered_unless_the_job_was_requeued(settings: Se
     seen.remember([job("94", "RUNNING", user="root", submit_time_s=1000.0)], "root", now_s())
     assert [each.job.job_id for each in failed_lately(settings, "root", now_s()).jobs] == ["91", "90"]
     assert failed_lately(settings, "ada", now_s()).jobs == ()
+
+
+def test_a_job_that_completed_with_a_finding_stays_among_todays_after_slurm_forgot_it(
+    settings: Settings,
+) -> None:
+    ended = {"user": "root", "end_time_s": now_s() - 60, "submit_time_s": 900.0}
+    jobs = [job("96", "COMPLETED", **ended), job("97", "COMPLETED", **ended)]
+    jobs += [job(str(number), "FAILED", **ended) for number in range(100, 120)]
+    SeenJobs(settings.cache_dir).remember(jobs, "root", now_s())
+    Verdicts(settings.cache_dir).keep(
+        PastRun("96", "train.sh", "COMPLETED", 900.0, rule="NUM001", cause="nan_loss"),
+        PastRun("97", "train.sh", "COMPLETED", 900.0),
+    )
+    told = [each.job.job_id for each in failed_lately(settings, "root", now_s()).jobs]
+    assert (len(told), told[-1], "97" in told) == (8, "96", False)

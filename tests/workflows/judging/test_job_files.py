@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from coach.model.slurm.cluster import Job
+from coach.rules.registry import build, signatures
 from coach.sources.io import SystemIo
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.workflows.judging.job_files import MAX_ENTRIES, DirectoryFiles, JobFiles, Kind
@@ -24,8 +25,8 @@ JOB = Job(
 )
 
 
-def job_files(io: FakeIo, *others: Job, job: Job = JOB) -> JobFiles:
-    paths = OutputPaths(io)
+def job_files(io: FakeIo, *others: Job, job: Job = JOB, forgotten: tuple[Job, ...] = ()) -> JobFiles:
+    paths = OutputPaths(io, lambda: forgotten)
     paths.learn([job, *others])
     return JobFiles(io, job.job_id, paths)
 
@@ -112,6 +113,30 @@ def test_a_log_whose_number_is_a_date_or_an_epoch_of_another_time_is_not_the_job
     assert names(job_files(io).logs()) == ["slurm-17.out"]
 
 
+def test_the_numbers_in_a_log_that_two_jobs_wrote_at_the_same_time_are_nobody_s() -> None:
+    io = FakeIo()
+    write(io, "/w/same.log")
+    one, other = (replace(JOB, job_id=number, stdout="/w/same.log") for number in ("17", "18"))
+    files = job_files(io, job=one, forgotten=(other,))
+    assert (names(files.logs()), files.logs_with_numbers()) == (["same.log"], ())
+    rules = [each.rule for each in files.signatures(signatures(build()))]
+    assert "COD001" in rules  # it failed, and a log shows why
+    assert not [rule for rule in rules if rule.startswith("NUM")]
+    assert "other jobs wrote to it at the same time (18)" in files.lines()[0]
+    completed = replace(one, state="COMPLETED")
+    assert not job_files(io, job=completed, forgotten=(other,)).signatures(signatures(build()))
+
+
+def test_a_log_is_shared_only_by_jobs_that_ran_at_the_same_time() -> None:
+    io = FakeIo()
+    write(io, "/w/same.log")
+    one = replace(JOB, stdout="/w/same.log")
+    later = replace(one, job_id="18", start_time_s=END_S + 5, end_time_s=END_S + 90)
+    component = replace(one, job_id="17+1")
+    files = job_files(io, later, component, job=replace(one, job_id="17+0"))
+    assert names(files.logs_with_numbers()) == ["same.log"]
+
+
 @pytest.mark.parametrize("work_dir", ["/w/project", "/"])
 def test_a_job_that_ran_above_or_below_at_the_time_may_have_written_it_too(work_dir: str) -> None:
     io = FakeIo()
@@ -130,6 +155,47 @@ def test_files_that_may_belong_to_another_job_are_left_out_and_named() -> None:
     files = job_files(io, rival)
     assert (files.metrics(), names(files.logs())) == ((), ["slurm-17.out"])
     assert "other jobs that ran there too (18)" in files.lines()[0]
+
+
+def test_a_job_that_slurm_has_forgotten_may_still_be_the_writer() -> None:
+    io = FakeIo()
+    write(io, "/w/a/metrics.csv")
+    writer = replace(JOB, job_id="18", work_dir="/w/a")
+    files = job_files(io, forgotten=(writer,))
+    assert (files.metrics(), "(18)" in files.lines()[0]) == ((), True)
+
+
+def test_a_file_that_changed_while_no_other_job_ran_is_the_job_s_own() -> None:
+    io = FakeIo()
+    write(io, "/w/metrics.csv", END_S)
+    short = replace(JOB, job_id="18", start_time_s=START_S + 10, end_time_s=END_S - 300)
+    files = job_files(io, short)
+    assert (names(files.metrics()), "other jobs" in files.lines()[0]) == (["metrics.csv"], False)
+    write(io, "/w/trainer_state.json", END_S - 320)
+    assert names(job_files(io, short).metrics()) == ["metrics.csv"]
+
+
+def test_a_job_that_never_ran_wrote_nothing() -> None:
+    io = FakeIo()
+    write(io, "/w/metrics.csv")
+    never = replace(JOB, job_id="18", state="CANCELLED", nodes=None, end_time_s=START_S + 10)
+    assert names(job_files(io, never).metrics()) == ["metrics.csv"]
+
+
+def test_a_job_whose_end_was_not_seen_writes_until_its_time_limit() -> None:
+    io = FakeIo()
+    write(io, "/w/metrics.csv")
+    lost = replace(JOB, job_id="18", state="RUNNING", start_time_s=START_S - 7000, end_time_s=None)
+    assert job_files(io, forgotten=(lost,)).metrics() == ()
+    earlier = replace(lost, start_time_s=START_S - 9000)
+    assert names(job_files(io, forgotten=(earlier,)).metrics()) == ["metrics.csv"]
+
+
+def test_of_many_possible_writers_three_are_named() -> None:
+    io = FakeIo()
+    write(io, "/w/metrics.csv")
+    files = job_files(io, *(replace(JOB, job_id=str(number)) for number in range(18, 88)))
+    assert "(18, 19, 20 and 67 more)" in files.lines()[0]
 
 
 def test_a_later_job_in_the_same_directory_keeps_its_own_files() -> None:

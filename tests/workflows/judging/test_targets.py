@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import contextlib
 import io as standard_io
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from coach.analysis.jobs.belonging import Parts
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.reading import JobList
@@ -14,8 +17,12 @@ from coach.model.training.log import LogFile, Signature
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from coach.sources.io import SystemIo
+from coach.sources.machine.user import user_name
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.slurm.client import JobsSource
+from coach.workflows.judging.check import Checked, Checker
+from coach.workflows.judging.checked_object import checked_object
+from coach.workflows.judging.kept_verdicts import keep
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind, locate_target, resolve_target
 from tests.sources.fake_io import FakeIo
@@ -153,6 +160,56 @@ def test_a_job_that_slurm_has_forgotten_is_found_with_its_log_and_its_end(settin
     snapshot, _ = read_once(target, settings, fake, "slurm", "you", (KILLED,))
     assert snapshot.state == "FAILED"
     assert [hit.file for hit in snapshot.log_hits] == ["/home/you/o-node1"]
+
+
+def array_seen_as(settings: Settings, *answers: Sequence[dict[str, str]]) -> tuple[Parts, Checked]:
+    """The parts of the whole array 17 after these answers of squeue, the last of them now."""
+    fake = FakeIo()
+    common = {"user": user_name(), "work_dir": "/w", "stdout": "o"}
+    for rows in answers:
+        fake.answer("jobs", own_squeue(*({**common, **row} for row in rows)))
+        with contextlib.suppress(UserError):
+            target = resolve_target("17", settings, fake, "slurm", user_name())
+    assert target.parts is not None
+    return target.parts, Checker(settings, fake, Engine(build()), "slurm").target("17")
+
+
+def waiting(job_id: str) -> dict[str, str]:
+    return {"job_id": job_id, "state": "PENDING", "nodes": "", "end": "N/A"}
+
+
+def ended(first: int, last: int, state: str = "COMPLETED") -> list[dict[str, str]]:
+    return [{"job_id": f"17_{task}", "state": state} for task in range(first, last + 1)]
+
+
+def test_tasks_that_were_seen_waiting_together_count_once_after_their_start(settings: Settings) -> None:
+    looks = [waiting("17_[5-30%4]")], [*ended(1, 8), waiting("17_[9-30%4]")], [*ended(1, 30)]
+    parts, checked = array_seen_as(settings, *looks)
+    assert [job.job_id for job in parts.rows] == [f"17_{task}" for task in range(1, 31)]
+    assert (parts.number, checked.diagnosis.state) == (30, "COMPLETED")
+    assert checked.waiting is None
+
+
+def test_an_array_that_goes_on_has_the_size_of_all_its_tasks(settings: Settings) -> None:
+    now = [*ended(9, 12, "RUNNING"), waiting("17_[13-30%4]")]
+    parts, checked = array_seen_as(settings, [waiting("17_[1-30%4]")], now)
+    assert [job.job_id for job in parts.rows] == ["17_9", "17_10", "17_11", "17_12", "17_[13-30%4]"]
+    assert (parts.number, checked.diagnosis.state) == (30, "RUNNING")
+
+
+def test_an_array_that_slurm_has_forgotten_neither_waits_nor_runs(settings: Settings) -> None:
+    last = [*ended(1, 2, "FAILED"), *ended(3, 4, "RUNNING"), waiting("17_[5-9]")]
+    parts, checked = array_seen_as(settings, [waiting("17_[1-9]")], last, [])
+    assert [job.job_id for job in parts.rows] == ["17_1", "17_2", "17_3", "17_4"]
+    assert (parts.number, checked.diagnosis.state) == (9, "FAILED")
+    assert [part.snapshot.state for part in checked.parts].count(None) == 2
+
+
+def test_the_kept_verdict_of_a_whole_array_adds_no_row_to_it(settings: Settings) -> None:
+    _, checked = array_seen_as(settings, ended(1, 4, "FAILED"))
+    before = SeenJobs(settings.cache_dir).read()
+    keep(settings, FakeIo(), checked.snapshot, checked_object(checked))
+    assert SeenJobs(settings.cache_dir).read() == before
 
 
 def test_a_job_id_means_the_run_whose_job_it_is_and_not_an_old_one_of_the_same_number(

@@ -1,0 +1,33 @@
+"""Why jobs of a queue wait, as seen from each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from coach.workflows.judging.why_pending import explainer
+from tests.analysis.made_jobs import job
+
+STUCK = job("20", reason="DependencyNeverSatisfied", dependency="afterok:19(failed)")
+NEXT = job("21", reason="Dependency", dependency="afterok:20(unfulfilled)")
+LAST = job("22", reason="Dependency", dependency="afterany:21(unfulfilled)")
+
+
+def advice_for(last: str, *dependencies: str) -> str:
+    """For the job `last` of a chain that begins with a job that never starts."""
+    jobs = [STUCK, NEXT, LAST]
+    jobs += [
+        job(str(number), reason="Dependency", dependency=text) for number, text in enumerate(dependencies, 23)
+    ]
+    why = explainer(jobs)(next(each for each in jobs if each.job_id == last))
+    assert why is not None
+    return why.advice
+
+
+@pytest.mark.parametrize("last", ["21", "22"])
+def test_a_job_behind_one_that_never_starts_does_not_start_by_itself(last: str) -> None:
+    assert advice_for(last) == "job 20 never starts as it is: see to that one first"
+
+
+@pytest.mark.parametrize("dependency", ["afterok:18", "afterok:20?afterok:18", "afterok:23", "singleton"])
+def test_a_job_that_another_may_free_starts_by_itself(dependency: str) -> None:
+    assert advice_for("23", dependency) == "nothing: it starts by itself"
