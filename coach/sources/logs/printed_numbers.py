@@ -23,9 +23,10 @@ MAX_CHARS = 2048
 _MAX_NUMBERS = 40
 
 _NUMBER = re.compile(
-    r"(?<![\w.@])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?(?![\w.%])"
+    r"(?<![\w.@])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,309})(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?(?![\w.%])"
     r"|(?<![\w.])[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?![\w.])"
 )
+"""The largest float has 309 digits before its point; one below 0.001 may have 20 behind it."""
 _PERCENT = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,9})?) ?%")
 """Read only behind the name of an accuracy: `acc: 82.7%`. Other percentages are progress."""
 _NAME_CHARS = 120

@@ -54,6 +54,8 @@ LINES = {
     "Ep02 | loss 0.9": {"epoch": 2, "loss": 0.9},
     "step1 loss: 0.2 of two models": {"loss": 0.2},
     "loss 0.5, total time 0.5, data 0.9": {"loss": 0.5, "data_time_s": 0.9},
+    "step 3 loss 2555167166416551936.0000": {"step": 3, "loss": 2555167166416551936},
+    "step 3 loss 0.00034567890123456789": {"step": 3, "loss": 0.00034567890123456789},
 }  # fmt: skip
 
 
