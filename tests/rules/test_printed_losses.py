@@ -92,6 +92,44 @@ def test_evaluations_of_epochs_are_called_by_the_epoch() -> None:
     assert unsigned.summary.endswith("; the accuracy rose from 83.5 to 86.5")
 
 
+def _steps_and_epochs(evaluation: str, last: float = 0.1) -> list[str]:
+    """Losses numbered by steps, and an evaluation after each epoch that tells the epoch alone. The training
+    loss falls from 2 to 1 in the first epoch, then to `last`; the other one rises from the second epoch on."""
+    lines = []
+    for epoch in range(8):
+        train = 1.0 + (last - 1.0) * epoch / 7
+        for step in (0, 10, 20):
+            lines.append(f"epoch {epoch} step {32 * epoch + step}/256 loss {train + 1 / (1 + step):.4f}")
+        lines.append(evaluation.format(epoch=epoch, train=train, value=0.5 + 0.1 * abs(epoch - 1)))
+    return lines
+
+
+def test_the_training_loss_of_an_epoch_is_not_that_of_the_step_with_its_number() -> None:
+    line = "epoch {epoch}: train_loss {train:.4f} val_loss {value:.4f} val_acc 0.8"
+    ((rule, summary),) = said(judged(_steps_and_epochs(line)))
+    assert (rule, summary.partition(", while ")[2]) == ("NUM013", "the training loss fell from 0.8714 to 0.1")
+
+
+def test_an_evaluation_without_a_training_loss_is_judged_by_the_steps_of_its_epoch() -> None:
+    ((rule, summary),) = said(judged(_steps_and_epochs("epoch {epoch}: val_loss {value:.4f} val_acc 0.8")))
+    assert (rule, summary.partition(", while ")[2]) == (
+        "NUM013",
+        "the training loss fell from 1.251 to 0.4795",
+    )
+
+
+def test_a_training_loss_that_rose_since_the_best_epoch_is_no_overfitting() -> None:
+    line = "epoch {epoch}: train_loss {train:.4f} val_loss {value:.4f} val_acc 0.8"
+    assert [rule for rule, _ in said(judged(_steps_and_epochs(line, last=1.2)))] == []
+
+
+def test_a_loss_of_forty_digits_is_the_last_finite_one() -> None:
+    lines = [f"step {step} loss {2.3 * 300.0**step:.4f}" for step in range(16)]
+    (finding,) = judged([*lines, *(f"step {step} loss nan" for step in range(16, 30))]).findings
+    assert (finding.rule, finding.evidence[1].text) == ("NUM001", "last finite loss, at step 15")
+    assert finding.evidence[1].value == pytest.approx(2.3 * 300.0**15)
+
+
 def test_the_first_line_with_a_nan_is_named_though_another_loss_stays_finite() -> None:
     lines = [f"step {step}: G_loss={'nan' if step > 19 else 2.5} D_loss=0.7" for step in range(40)]
     (finding,) = judged(lines).findings
