@@ -411,6 +411,13 @@ def test_a_printed_counter_says_how_much_time_the_whole_training_needs() -> None
     assert "if it made progress to the end" in unsure.fixes[0].title
 
 
+def test_a_step_that_grows_from_epoch_to_epoch_says_how_far_the_whole_training_was() -> None:
+    lines = [f"epoch {n // 40} step {n}/1000 loss 2.0" for n in range(0, 201, 10)]
+    finding = limit_at(*lines, "epoch 5: train_loss 1.9 val_loss 2.0", written_s=199.0)
+    assert finding.summary.endswith("ended by Slurm, at step 200 of 1000")
+    assert next(fix.changes for fix in finding.fixes) == {"time": "00:11:00"}
+
+
 def test_a_job_that_reports_its_checkpoints_is_told_to_resume_from_the_newest_one() -> None:
     steps = [f"step {n} loss 2.0" for n in range(9)]
     finding = limit_at(
@@ -435,6 +442,9 @@ def test_a_job_that_reports_its_checkpoints_is_told_to_resume_from_the_newest_on
     [
         [f"ep {epoch} | step {n}/50 | loss 2.0" for epoch in (0, 1) for n in range(0, 50, 10)],
         [f"step {n}/50 loss 2.0" for _ in (0, 1) for n in range(0, 50, 10)],
+        [f"epoch 3 step {n}/50 loss 2.0" for n in range(0, 50, 10)],
+        [f"epoch {epoch} step 50/50 loss 2.0" for epoch in range(5)],
+        [f"epoch step {n}/50 loss 2.0" for n in range(0, 50, 10)],
         ["loaded shard: batch 3/8", "loss 2.0"],
     ],
 )

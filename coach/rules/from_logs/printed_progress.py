@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +18,7 @@ _COUNTER = re.compile(
     re.IGNORECASE,
 )
 """`step   110/1000`, `[epoch 109/200]`, `Epoch: 3 of 10`."""
-_EPOCH = re.compile(r"(?<![A-Za-z])(?:ep|epoch)s?\b", re.IGNORECASE)
+_EPOCH = re.compile(r"(?<![A-Za-z])(?:ep|epoch)s?\b(?:[\s:=\[(#]{0,6}(?P<number>\d{1,9})\b)?", re.IGNORECASE)
 _NOT_THE_PROGRAM = re.compile(r"^(?:\d+: )?(?:srun|salloc|slurmstepd\S*|coach): |^\s*$")
 _SAVED = re.compile(
     r"\b(?:sav(?:ed|ing)|wrote|written|stored)\b.{0,80}\b(?:checkpoint|ckpt)"
@@ -45,32 +46,52 @@ class Counted:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A counter in one line."""
+
+    counted: Counted
+    epoch: str | None
+    """The number of the epoch beside it; empty for an epoch without a number."""
+
+
 def counted(snapshot: TargetSnapshot) -> Counted | None:
     """The counter of the whole training; None without one. A counter that begins again, or that stands beside
-    an epoch, counts only a part of it."""
+    an epoch and does not grow from one epoch to the next, counts only a part of it."""
     return next(filter(None, map(_counted_in, snapshot.log_tails)), None)
 
 
 def _counted_in(tail: LogTail) -> Counted | None:
     # Not the plain lines: `[epoch 3/9]` at their beginning looks like a launcher's prefix.
     seen = [found for line in tail.lines if (found := _counter_in(line)) is not None]
-    epochs = [each for each in seen if each.word == "epoch"]
-    mine = epochs or [each for each in seen if each.word == seen[-1].word]
-    if len({each.done for each in mine}) < _MIN_SEEN or len({each.total for each in mine}) > 1:
+    epochs = [each for each in seen if each.counted.word == "epoch"]
+    mine = epochs or [each for each in seen if each.counted.word == seen[-1].counted.word]
+    if (
+        len({each.counted.done for each in mine}) < _MIN_SEEN
+        or len({each.counted.total for each in mine}) > 1
+    ):
         return None
-    has_restarted = any(before.done > after.done for before, after in pairwise(mine))
-    return None if has_restarted or not mine[-1].done else mine[-1]
+    has_restarted = any(before.counted.done > after.counted.done for before, after in pairwise(mine))
+    is_whole = all(each.epoch is None for each in mine) or _grows_over_epochs(mine)
+    return mine[-1].counted if is_whole and not has_restarted and mine[-1].counted.done else None
 
 
-def _counter_in(line: str) -> Counted | None:
+def _grows_over_epochs(seen: Sequence[_Seen]) -> bool:
+    """True for `epoch 0 step 90/200`, `epoch 1 step 100/200`."""
+    ends = [(a.counted.done, b.counted.done) for a, b in pairwise(seen) if a.epoch != b.epoch]
+    return all(each.epoch for each in seen) and bool(ends) and all(last < first for last, first in ends)
+
+
+def _counter_in(line: str) -> _Seen | None:
     found = [
         Counted(match["word"].lower(), int(match["done"]), int(match["total"]))
         for match in _COUNTER.finditer(line[:512])
     ]
     epochs = [each for each in found if each.word == "epoch"]
     if epochs or not found:
-        return epochs[0] if epochs else None
-    return None if _EPOCH.search(line[:512]) else found[0]
+        return _Seen(epochs[0], None) if epochs else None
+    beside = _EPOCH.search(line[:512])
+    return _Seen(found[0], None if beside is None else beside["number"] or "")
 
 
 def reported_checkpoint(snapshot: TargetSnapshot) -> Evidence | None:
