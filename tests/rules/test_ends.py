@@ -393,6 +393,29 @@ def test_a_time_limit_that_was_too_short_is_raised_to_the_time_of_all_steps() ->
     assert ("steps done", 100, "of 6000") in [(e.text, e.value, e.unit) for e in finding.evidence]
 
 
+def _ranks_until(*last: int) -> Finding:
+    """The finding of a job at its time limit whose ranks ended with these steps."""
+    series = [step for rank, until in enumerate(last) for step in steps([2.0] * until, rank)]
+    snapshot = TargetSnapshot("17", None, run=run(state="TIMEOUT"))
+    findings = Engine(build()).diagnose(snapshot, history(series)).findings
+    return next(finding for finding in findings if finding.rule == "JOB002")
+
+
+def test_a_rank_that_stopped_long_before_the_others_is_named_at_the_time_limit() -> None:
+    finding = _ranks_until(59, 59, 58, 19)
+    assert [fix.title for fix in finding.fixes] == [
+        "Look at rank 3 (coach stacks on the next attempt), whose last step is 19, that of the others 59: a "
+        "rank that hangs reaches any limit, one that is far slower needs more time"
+    ]
+    told = [(item.text, item.value) for item in finding.evidence if item.text.startswith("last step of")]
+    assert told == [("last step of rank 3", 19), ("last step of the other ranks", 59)]
+
+
+@pytest.mark.parametrize("last", [(59, 59, 58, 57), (59, 19), (900, 1, 1, 1), (90, 60, 30, 10), (9, 9, 9, 2)])
+def test_ranks_that_report_at_their_own_pace_are_not_said_to_lie_behind(last: tuple[int, ...]) -> None:
+    assert not any("Look at rank" in fix.title for fix in _ranks_until(*last).fixes)
+
+
 def limit_at(*lines: str, written_s: float | None = None, samples: tuple[HostSample, ...] = ()) -> Finding:
     """The finding of a job that ran 100 s and was ended at 200 s, with this log."""
     job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 100, 0, 100, 90.0, 100.0, 200.0)
