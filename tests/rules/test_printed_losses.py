@@ -96,7 +96,7 @@ def test_evaluations_of_epochs_are_called_by_the_epoch() -> None:
 
 def _steps_and_epochs(evaluation: str, last: float = 0.1) -> list[str]:
     """Losses numbered by steps, and an evaluation after each epoch that tells the epoch alone. The training
-    loss falls from 2 to 1 in the first epoch, then to `last`; the other one rises from the second epoch on."""
+    loss falls from 2 to 1 in the first epoch, then to `last`; the other one rises from the second on."""
     lines = []
     for epoch in range(8):
         train = 1.0 + (last - 1.0) * epoch / 7
@@ -354,8 +354,8 @@ def test_a_classifier_whose_loss_stays_above_its_start_and_that_guesses_has_dive
     ((rule, summary),) = said(judged(lines, lr=30.0))
     assert rule == "NUM006"
     assert re.fullmatch(
-        r"The training loss rose from 2.34 to 3\d.\d\d and more and never came back, and the accuracy is that "
-        r"of guessing: 9.0%",
+        r"The training loss rose from 2.34 to 3\d.\d\d and more and never came back, "
+        r"and the accuracy is that of guessing: 9.0%",
         summary,
     )
 

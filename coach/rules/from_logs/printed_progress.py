@@ -66,14 +66,17 @@ def _counted_in(tail: LogTail) -> Counted | None:
     seen = [found for line in tail.lines if (found := _counter_in(line)) is not None]
     epochs = [each for each in seen if each.counted.word == "epoch"]
     mine = epochs or [each for each in seen if each.counted.word == seen[-1].counted.word]
-    if (
-        len({each.counted.done for each in mine}) < _MIN_SEEN
-        or len({each.counted.total for each in mine}) > 1
-    ):
-        return None
-    has_restarted = any(before.counted.done > after.counted.done for before, after in pairwise(mine))
-    is_whole = all(each.epoch is None for each in mine) or _grows_over_epochs(mine)
-    return mine[-1].counted if is_whole and not has_restarted and mine[-1].counted.done else None
+    return mine[-1].counted if _is_of_the_whole(mine) and mine[-1].counted.done else None
+
+
+def _is_of_the_whole(seen: Sequence[_Seen]) -> bool:
+    """True if lines with one total show that it is that of the whole training."""
+    counters = [each.counted for each in seen]
+    if len({each.done for each in counters}) < _MIN_SEEN or len({each.total for each in counters}) > 1:
+        return False
+    if any(before.done > after.done for before, after in pairwise(counters)):  # it began again
+        return False
+    return all(each.epoch is None for each in seen) or _grows_over_epochs(seen)
 
 
 def _grows_over_epochs(seen: Sequence[_Seen]) -> bool:

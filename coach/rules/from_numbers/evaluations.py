@@ -1,4 +1,4 @@
-"""The evaluations of a training, and whether its accuracy is that of guessing, for the rules about loss curves.
+"""The evaluations of a training, and whether its accuracy is that of guessing.
 
 The first loss of a classifier is the logarithm of the number of its classes, as long as it has learned
 nothing. So it tells the accuracy of guessing without any word about the classes.

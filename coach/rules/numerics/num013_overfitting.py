@@ -179,13 +179,16 @@ def _train_loss(history: History, after: int, event: MetricEvent, line: LogHit |
     until = event.step or 0
     before = [point for point in history.curve if point.loss is not None]
     if before and event.counter is not before[-1].counter:
-        if line is not None:
-            return float(line.fields["train"])
-        steps = history.steps(history.ranks[0]) if history.ranks else ()
-        return _mean_of_last([step.loss for step in steps if step.epoch == until])
+        return _loss_of_epoch(history, until) if line is None else float(line.fields["train"])
     until_here = [(point.step, point.loss) for point in before if point.step <= until]
     near = [loss for step, loss in until_here if step > after]
     return _mean_of_last(near or [loss for _, loss in until_here[-1:]])
+
+
+def _loss_of_epoch(history: History, epoch: int) -> float | None:
+    """The mean of the last training losses of an epoch."""
+    steps = history.steps(history.ranks[0]) if history.ranks else ()
+    return _mean_of_last([step.loss for step in steps if step.epoch == epoch])
 
 
 def _mean_of_last(losses: Iterable[float | None]) -> float | None:
