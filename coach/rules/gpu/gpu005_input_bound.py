@@ -250,7 +250,8 @@ def _of(ranks: Sequence[int], history: History) -> str:
 
 
 def _tells_its_waits(steps: Sequence[Step]) -> bool:
-    return bool(steps) and steps[-1].data_time_s is not None
+    """True if the newest step has both times: a wait alone is no share of the step."""
+    return bool(steps) and steps[-1].data_time_s is not None and steps[-1].step_time_s is not None
 
 
 def _busy_around(history: History, key: tuple[str, int], start_s: float) -> float | None:
