@@ -105,6 +105,10 @@ _TIME_BESIDE = re.compile(rf"(?<![\w/.-])(?:(?:step|batch|iter)[_ ])?[Tt]ime{_SE
 """`time: 0.35, data_time: 0.01` of MMEngine and detectron2, `Time 0.5 (0.9) Data 0.2 (0.3)` of PyTorch's
 ImageNet example, `Time: 0.41s … Data: 0.01` of timm: the wait for data, and the whole step beside it."""
 
+_NAMED_STEP_TIME = re.compile(rf"(?<![\w/.-])(?:[Ss]tep|[Bb]atch|[Ii]ter(?:ation)?)[_ ][Tt]ime{_SECONDS}")
+_MOST_BARE_S = 10.0
+"""A time of steps without a unit is read as seconds up to here. A larger one may be in milliseconds."""
+
 
 def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | None:
     """Name → number of one line, with `step`, `epoch`, `time_s`, `step_time_s` and `data_time_s` if the
@@ -245,6 +249,9 @@ def _add_rates(record: dict[str, float], text: str) -> None:
         step = _TIME_BESIDE.search(text)
         if step is not None and "step_time_s" not in record and _seconds(step) >= _seconds(data):
             record["step_time_s"] = _seconds(step)
+    step = _NAMED_STEP_TIME.search(text)
+    if step is not None and (step[2] is not None or 0 < _seconds(step) < _MOST_BARE_S):
+        record.setdefault("step_time_s", _seconds(step))
     samples = next((found for pattern in _SAMPLES if (found := pattern.search(text))), None)
     if samples is not None:
         record["samples_per_s"] = float(samples[1])
