@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from coach.model.judging.finding import Finding, Severity
+from coach.analysis.judging.no_finding import Look, look_of, meaning_of
+from coach.model.judging.finding import Diagnosis, Finding, Severity
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
@@ -439,6 +440,47 @@ def test_a_step_that_grows_from_epoch_to_epoch_says_how_far_the_whole_training_w
     finding = limit_at(*lines, "epoch 5: train_loss 1.9 val_loss 2.0", written_s=199.0)
     assert finding.summary.endswith("ended by Slurm, at step 200 of 1000")
     assert next(fix.changes for fix in finding.fixes) == {"time": "00:11:00"}
+
+
+def _completed(*lines: str, state: str = "COMPLETED") -> Diagnosis:
+    text = "".join(f"{line}\n" for line in lines)
+    tail = LogTail("a", 1, lines, len(text), len(lines))
+    job = Job("17", "mine", "user", state, None, "gpu", "node4", 1, 2, 0, 100, 0, 100, 90.0, 100.0, 200.0)
+    snapshot = TargetSnapshot("17", 200.0, job=job, log_hits=scan(text), log_tails=(tail,))
+    return Engine(build()).diagnose(snapshot, history(steps([2.0, 1.5, 1.0])))
+
+
+EPOCHS = [f"Epoch {n}/100 train loss {2 / n:.3f} val loss 2.0" for n in range(1, 51)]
+
+
+def test_a_job_that_completed_half_way_without_a_word_is_not_simply_called_healthy() -> None:
+    diagnosis = _completed(*EPOCHS)
+    assert look_of(diagnosis) is Look.HEALTHY
+    assert meaning_of(diagnosis) == (
+        "no problem found in the measurements, but it COMPLETED at epoch 50 of 100, and its log does not say why"
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*EPOCHS, "Early stopping: no improvement for 10 epochs"],
+        [*EPOCHS, "val loss did not improve, patience exhausted"],
+        [*EPOCHS, "test accuracy 0.91"],
+        [*EPOCHS, "done"],
+        [*EPOCHS, "max_time reached"],
+        [*EPOCHS, "saved checkpoint ck.pt, resubmitting"],
+        [f"epoch {epoch} step {n}/200 loss 2.0" for epoch in (0, 1) for n in range(0, 100, 10)],
+        [f"Epoch {n}/100 loss 2.0" for n in range(100)],
+        [f"step {n}/1000 loss 2.0" for n in range(0, 951, 50)],
+    ],
+)
+def test_a_job_that_says_why_it_ends_or_that_is_through_is_healthy(lines: list[str]) -> None:
+    assert meaning_of(_completed(*lines)) == "healthy: no problem found in the measurements"
+
+
+def test_a_job_that_still_runs_is_in_the_middle_of_its_counter() -> None:
+    assert _completed(*EPOCHS, state="RUNNING").early_end is None
 
 
 def test_a_job_that_reports_its_checkpoints_is_told_to_resume_from_the_newest_one() -> None:

@@ -15,6 +15,8 @@ _CLEAR, _LIKELY = 0.9, 0.7
 
 PROGRESS = "progress"
 """The measurement that is missing while a running job is silent for long."""
+EARLY_END = "end of the training"
+"""The measurement that is missing if a job COMPLETED in the middle of its own counter."""
 
 
 class Severity(IntEnum):
@@ -144,3 +146,8 @@ class Diagnosis:
     def silence(self) -> NotMeasured | None:
         """How long a running job is silent; None if it is not."""
         return next((item for item in self.not_measured if item.what == PROGRESS), None)
+
+    @property
+    def early_end(self) -> NotMeasured | None:
+        """The item that says that a job COMPLETED in the middle of its own counter, without a word why."""
+        return next((item for item in self.not_measured if item.what == EARLY_END), None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Evidence
+from coach.model.judging.finding import EARLY_END, Evidence, NotMeasured
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
 
@@ -35,6 +35,18 @@ _MIN_SAMPLES = 10
 _MIN_SILENCE_S = 30.0
 _OF_MEAN_GAP = 10.0
 """A silence this many times as long as the mean time of a line is no pause between two lines."""
+
+
+_NEARLY_ALL = 0.9
+"""A counter that begins at 0, or is printed now and then, ends short of its total."""
+_LAST_LINES = 20
+_SAYS_WHY = re.compile(
+    r"early|stop|patience|plateau|converge|\bbest\b|no improvement|target|reached|limit|budget|max_|maximum"
+    r"|\b(?:done|finish\w*|complet\w*|end(?:ed|ing)?|test|final\w*|result\w*|total|sav(?:ed|ing)|resum\w*"
+    r"|requeu\w*|signal|interrupt\w*|exit\w*)\b",
+    re.IGNORECASE,
+)
+"""Words of a program that ends as it should, or that tells why it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,20 @@ def _counter_in(line: str) -> _Seen | None:
         return _Seen(epochs[0], None) if epochs else None
     beside = _EPOCH.search(line[:512])
     return _Seen(found[0], None if beside is None else beside["number"] or "")
+
+
+def unexplained_end(snapshot: TargetSnapshot) -> list[NotMeasured]:
+    """An item for a job that COMPLETED in the middle of its own counter, if its log does not say why; empty
+    for any other. A program that stops early on purpose mostly says so, and one that is through counts to
+    its end."""
+    done = counted(snapshot) if snapshot.state == "COMPLETED" else None
+    if done is None or done.done > _NEARLY_ALL * done.total:
+        return []
+    last = [line for tail in snapshot.log_tails for line in tail.plain[-_LAST_LINES:]]
+    if any(_SAYS_WHY.search(line[:512]) for line in last):
+        return []
+    because = f"it COMPLETED at {done.word} {done.done} of {done.total}, and its log does not say why"
+    return [NotMeasured(EARLY_END, because, "look for what ends the program there; an early stop is healthy")]
 
 
 def reported_checkpoint(snapshot: TargetSnapshot) -> Evidence | None:
