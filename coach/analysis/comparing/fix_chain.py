@@ -76,7 +76,8 @@ def why_no_further(plan: Plan, chain: Sequence[Run], beside: Sequence[Run] = ())
     """Why this child of the chain's last run must not be launched, considering its other children too; None
     if it may."""
     if is_too_long(chain):
-        return f"{_num_fixes(chain)} fixes in a row have led to {chain[-1].run_id}: not the requested launch any more"
+        led = f"{_num_fixes(chain)} fixes in a row have led to {chain[-1].run_id}"
+        return f"{led}: not the requested launch any more"
     wanted = _launch_of(
         plan.recipe, plan.parameters, asdict(plan.resources), plan.request.env, plan.request.python
     )
