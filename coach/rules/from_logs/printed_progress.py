@@ -33,6 +33,8 @@ _MAX_IDLE_CPUS = 0.05
 """Mean number of CPUs that the job used. A process that computes, decodes or writes uses more."""
 _MIN_SAMPLES = 10
 _MIN_SILENCE_S = 30.0
+_MIN_SEEN_SILENCE_S = 300.0
+"""The same without a measurement of the CPUs: shorter silences are evaluations and checkpoints."""
 _OF_MEAN_GAP = 10.0
 """A silence this many times as long as the mean time of a line is no pause between two lines."""
 
@@ -143,6 +145,23 @@ def silence_s(snapshot: TargetSnapshot) -> float | None:
     if not told or any(tail.written_s is None or not _ends_with_the_program(tail) for tail in told):
         return None
     return max(0.0, snapshot.now_s - max(tail.written_s or 0.0 for tail in told))
+
+
+def seen_silence_s(snapshot: TargetSnapshot, ran_s: float | None) -> float | None:
+    """Seconds for which no log of the program was seen to grow before the end of the job, as known to coach
+    if it followed the job; None if that is short for this program, or unknown."""
+    told = [tail for tail in snapshot.log_tails if any(map(_is_of_the_program, tail.plain))]
+    if not told or snapshot.now_s is None or ran_s is None:
+        return None
+    now_s = snapshot.now_s
+    silences = [
+        now_s - (tail.written_s or now_s) if _ends_with_the_program(tail) else tail.last_pause_s
+        for tail in told
+    ]
+    num_lines = sum(tail.num_lines or 0 for tail in told)
+    silent_s = min(silences)
+    least_s = max(_MIN_SEEN_SILENCE_S, _OF_MEAN_GAP * max(0.0, ran_s - silent_s) / max(1, num_lines))
+    return silent_s if silent_s >= least_s else None
 
 
 def stood_still_s(snapshot: TargetSnapshot, history: History, ran_s: float | None) -> float | None:

@@ -17,6 +17,7 @@ from coach.rules.from_logs.printed_progress import (
     Counted,
     counted,
     reported_checkpoint,
+    seen_silence_s,
     silence_s,
     stood_still_s,
 )
@@ -42,8 +43,9 @@ class TimeLimit(EndedBySlurm):
         is timed-out" and "Job not requeued because: timed-out …"; LSF's, PBS's and Flux's words for the same.
         A job with the state DEADLINE that never ran could not end before its --deadline any more.
         Ranks whose last step lies far behind that of the others, in metrics or in lines that name their rank.
-        The run's steps, the counter that it prints ("epoch 109/200"), and its last line with the use of its
-        CPUs show whether the training still made progress.
+        The run's steps, the counter that it prints ("epoch 109/200"), its last line with the use of its CPUs,
+        and the pause before Slurm's last words, if coach followed the job, show whether the training still
+        made progress.
     Why it matters
         All work since the last checkpoint is lost. A job that hangs reaches any limit: find the cause of the
         hang, because a longer limit only wastes more hours.
@@ -168,6 +170,12 @@ class TimeLimit(EndedBySlurm):
             return Fix(
                 f"Find out what it waited for: there was no step in the last {standstill_s / 60:.0f} min, "
                 "and more time would not help"
+            )
+        silent_s = seen_silence_s(snapshot, _ran_s(snapshot)) if standstill_s is None else None
+        if silent_s is not None:
+            return Fix(
+                "Find out what it waited for (coach stacks on the next attempt), unless it keeps its output "
+                f"in a buffer: its log had not grown for {silent_s / 60:.0f} min when it was ended"
             )
         return None
 
