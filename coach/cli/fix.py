@@ -11,7 +11,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,7 +107,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.trial is not None:
         # The target may be a log inside a run, but only the run's directory shows how long its steps take.
         seen = _read(parent.run_dir, parent.backend, settings, io)
-    offered = offer(parent, remedy, *seen, settings, os.environ, io, trial_steps=args.trial)
+    with _leading_on(found, remedy, args.run):
+        offered = offer(parent, remedy, *seen, settings, os.environ, io, trial_steps=args.trial)
     plan = offered.plan
     _show(offered)
     if args.dry_run:
@@ -212,6 +214,27 @@ def _chosen(found: Sequence[Remedy], rule: str | None, number: int, name: str) -
         raise UserError(f"--number {number}: {wanted[0].finding.rule} has {len(wanted)}", "--list shows them")
     whose = rule.upper() if rule else "the primary finding"
     raise UserError(f"{name}: {whose} has no fix that changes the launch", hint)
+
+
+@contextmanager
+def _leading_on(found: Sequence[Remedy], remedy: Remedy, name: str) -> Iterator[None]:
+    """Names the next fix of the finding if this one is refused."""
+    try:
+        yield
+    except UserError as error:
+        raise with_another(error, found, remedy, name) from None
+
+
+def with_another(error: UserError, found: Sequence[Remedy], remedy: Remedy, name: str) -> UserError:
+    """The refusal of one fix, with the command of the next fix of the same finding."""
+    rule = remedy.finding.rule
+    own = [each for each in found if each.finding.rule == rule]
+    place = next((place for place, each in enumerate(own) if each is remedy), 0)
+    order = [*range(place + 1, len(own)), *range(place)]
+    if not order:
+        return error
+    another = f"`coach fix {name} {rule} --number {order[0] + 1}`: {own[order[0]].fix.title}"
+    return UserError(error.message, "; ".join(filter(None, (error.hint, f"another fix is {another}"))))
 
 
 def _show(offered: RelaunchOffer) -> None:

@@ -7,16 +7,21 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coach import runs
+from coach.cli.fix import with_another
 from coach.cli.fix_foreign import other_fixes
+from coach.model.errors import UserError
+from coach.model.judging.finding import Finding, Fix, Severity, Subject
+from coach.workflows.launching.fix_offer import remedies
 from tests.forked import forked_coach
 from tests.launch.examples import MACHINE, plan
+from tests.rules.examples import run
 
 PARENT, CHILD = "20261121-142230-baseline-0000", "20261121-142231-baseline-0001"
 STEP = {"loss": 2.3, "num_samples": 8, "num_samples_global": 8, "step_time_s": 0.1, "data_time_s": 0.01}
@@ -85,7 +90,24 @@ def test_a_fix_that_another_child_has_tried_is_refused_and_the_chain_is_named(sh
     shell.run(CHILD, fixes[0]["changes"], parent_run_id=PARENT, fix=fix, state="FAILED", resources={})
     done = shell.coach(PARENT, "--dry-run")
     assert done.returncode == 2, done.stdout + done.stderr
-    assert f"no further fix: {CHILD} was launched exactly so and ended FAILED" in done.stderr
+    assert f"this fix was tried before: {CHILD} was launched exactly so and ended FAILED" in done.stderr
+    assert "another fix is" not in done.stderr
+
+
+def test_a_refused_fix_leads_to_the_next_one_of_the_same_finding() -> None:
+    parent = replace(run(), recipe="baseline", launch={"recipe": "baseline"})
+    fixes = Fix("20 CPUs", {"cpus_per_task": 20}), Fix("look"), Fix("2 workers", {"num_workers": 2})
+    slow = Finding(
+        *("GPU005", "input-bound", "input_bound", Severity.WARNING, 0.9, True, None),
+        *(Subject(), "slow", (), fixes, None),
+    )
+    found = remedies(parent, [replace(slow, rule="MEM001", fixes=fixes[:1]), slow])
+    refused = UserError("--cpus-per-task 20: partition cpu has 16 CPUs per node")
+    assert with_another(refused, found, found[0], "17") is refused
+    assert [with_another(refused, found, each, "17").hint for each in found[1:]] == [
+        "another fix is `coach fix 17 GPU005 --number 2`: 2 workers",
+        "another fix is `coach fix 17 GPU005 --number 1`: 20 CPUs",
+    ]
 
 
 def test_a_run_that_lies_elsewhere_is_tried_short_as_well(shell: Shell) -> None:

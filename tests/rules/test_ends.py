@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from coach.model.judging.finding import Finding, Severity
+from coach.analysis.judging.no_finding import Look, look_of, meaning_of
+from coach.model.judging.finding import Diagnosis, Finding, Severity
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
@@ -411,6 +412,29 @@ def test_a_step_after_the_end_that_slurm_noted_leaves_no_negative_time() -> None
     assert evidence["from the last step to the end"] == 0.0
 
 
+def _ranks_until(*last: int) -> Finding:
+    """The finding of a job at its time limit whose ranks ended with these steps."""
+    series = [step for rank, until in enumerate(last) for step in steps([2.0] * until, rank)]
+    snapshot = TargetSnapshot("17", None, run=run(state="TIMEOUT"))
+    findings = Engine(build()).diagnose(snapshot, history(series)).findings
+    return next(finding for finding in findings if finding.rule == "JOB002")
+
+
+def test_a_rank_that_stopped_long_before_the_others_is_named_at_the_time_limit() -> None:
+    finding = _ranks_until(59, 59, 58, 19)
+    assert [fix.title for fix in finding.fixes] == [
+        "Look at rank 3 (coach stacks on the next attempt), whose last step is 19, that of the others 59: a "
+        "rank that hangs reaches any limit, one that is far slower needs more time"
+    ]
+    told = [(item.text, item.value) for item in finding.evidence if item.text.startswith("last step of")]
+    assert told == [("last step of rank 3", 19), ("last step of the other ranks", 59)]
+
+
+@pytest.mark.parametrize("last", [(59, 59, 58, 57), (59, 19), (900, 1, 1, 1), (90, 60, 30, 10), (9, 9, 9, 2)])
+def test_ranks_that_report_at_their_own_pace_are_not_said_to_lie_behind(last: tuple[int, ...]) -> None:
+    assert not any("Look at rank" in fix.title for fix in _ranks_until(*last).fixes)
+
+
 def limit_at(*lines: str, written_s: float | None = None, samples: tuple[HostSample, ...] = ()) -> Finding:
     """The finding of a job that ran 100 s and was ended at 200 s, with this log."""
     job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 100, 0, 100, 90.0, 100.0, 200.0)
@@ -442,6 +466,55 @@ def test_the_pace_of_a_resumed_training_counts_what_it_did_itself(
     assert ("epochs 21 to 30 took 1.7 min" in title) == (first > 20)
 
 
+def test_a_step_that_grows_from_epoch_to_epoch_says_how_far_the_whole_training_was() -> None:
+    lines = [f"epoch {n // 40} step {n}/1000 loss 2.0" for n in range(0, 201, 10)]
+    finding = limit_at(*lines, "epoch 5: train_loss 1.9 val_loss 2.0", written_s=199.0)
+    assert finding.summary.endswith("ended by Slurm, at step 200 of 1000")
+    assert next(fix.changes for fix in finding.fixes) == {"time": "00:11:00"}
+
+
+def _completed(*lines: str, state: str = "COMPLETED") -> Diagnosis:
+    text = "".join(f"{line}\n" for line in lines)
+    tail = LogTail("a", 1, lines, len(text), len(lines))
+    job = Job("17", "mine", "user", state, None, "gpu", "node4", 1, 2, 0, 100, 0, 100, 90.0, 100.0, 200.0)
+    snapshot = TargetSnapshot("17", 200.0, job=job, log_hits=scan(text), log_tails=(tail,))
+    return Engine(build()).diagnose(snapshot, history(steps([2.0, 1.5, 1.0])))
+
+
+EPOCHS = [f"Epoch {n}/100 train loss {2 / n:.3f} val loss 2.0" for n in range(1, 51)]
+
+
+def test_a_job_that_completed_half_way_without_a_word_is_not_simply_called_healthy() -> None:
+    diagnosis = _completed(*EPOCHS)
+    assert look_of(diagnosis) is Look.HEALTHY
+    assert meaning_of(diagnosis) == (
+        "no problem found in the measurements, but it COMPLETED at epoch 50 of 100, and its log does not say "
+        "why"
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*EPOCHS, "Early stopping: no improvement for 10 epochs"],
+        [*EPOCHS, "val loss did not improve, patience exhausted"],
+        [*EPOCHS, "test accuracy 0.91"],
+        [*EPOCHS, "done"],
+        [*EPOCHS, "max_time reached"],
+        [*EPOCHS, "saved checkpoint ck.pt, resubmitting"],
+        [f"epoch {epoch} step {n}/200 loss 2.0" for epoch in (0, 1) for n in range(0, 100, 10)],
+        [f"Epoch {n}/100 loss 2.0" for n in range(100)],
+        [f"step {n}/1000 loss 2.0" for n in range(0, 951, 50)],
+    ],
+)
+def test_a_job_that_says_why_it_ends_or_that_is_through_is_healthy(lines: list[str]) -> None:
+    assert meaning_of(_completed(*lines)) == "healthy: no problem found in the measurements"
+
+
+def test_a_job_that_still_runs_is_in_the_middle_of_its_counter() -> None:
+    assert _completed(*EPOCHS, state="RUNNING").early_end is None
+
+
 def test_a_job_that_reports_its_checkpoints_is_told_to_resume_from_the_newest_one() -> None:
     steps = [f"step {n} loss 2.0" for n in range(9)]
     finding = limit_at(
@@ -466,6 +539,9 @@ def test_a_job_that_reports_its_checkpoints_is_told_to_resume_from_the_newest_on
     [
         [f"ep {epoch} | step {n}/50 | loss 2.0" for epoch in (0, 1) for n in range(0, 50, 10)],
         [f"step {n}/50 loss 2.0" for _ in (0, 1) for n in range(0, 50, 10)],
+        [f"epoch 3 step {n}/50 loss 2.0" for n in range(0, 50, 10)],
+        [f"epoch {epoch} step 50/50 loss 2.0" for epoch in range(5)],
+        [f"epoch step {n}/50 loss 2.0" for n in range(0, 50, 10)],
         ["loaded shard: batch 3/8", "loss 2.0"],
     ],
 )
@@ -488,6 +564,21 @@ def test_a_silent_job_without_cpu_stood_still_also_under_five_minutes() -> None:
         limit_at(*lines, "slurmstepd: error: *** JOB 17 ***", written_s=120.0, samples=idle),
     ):
         assert "First check that it still made progress" in finding.fixes[0].title
+
+
+@pytest.mark.parametrize(
+    ("pause_s", "num_lines", "is_told"), [(480.0, 20, True), (200.0, 20, False), (480.0, 1, False)]
+)
+def test_a_silence_that_coach_saw_is_told_after_the_time_limit(
+    pause_s: float, num_lines: int, is_told: bool
+) -> None:
+    job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 600, 0, 600, 90.0, 100.0, 700.0)
+    lines = (*(f"step {n} loss 2.0" for n in range(num_lines)), "slurmstepd: error: *** JOB 17 ***")
+    tail = LogTail("a", 1, lines, 1, len(lines), last_pause_s=pause_s, written_s=700.0)
+    snapshot = TargetSnapshot("17", 700.0, job=job, log_tails=(tail,))
+    findings = Engine(build()).diagnose(snapshot, history(())).findings
+    titles = [fix.title for finding in findings if finding.rule == "JOB002" for fix in finding.fixes]
+    assert any("its log had not grown for 8 min when it was ended" in title for title in titles) is is_told
 
 
 def test_an_attempt_that_was_preempted_and_followed_by_another_is_past() -> None:

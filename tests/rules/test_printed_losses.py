@@ -3,8 +3,10 @@ they give."""
 
 from __future__ import annotations
 
+import math
+import random
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -90,6 +92,44 @@ def test_evaluations_of_epochs_are_called_by_the_epoch() -> None:
     assert "epoch 4 is best by loss, the newest by accuracy" in better.fixes[0].title
     (unsigned,) = judged(f"{line} | acc: {80 + place}.5" for place, line in enumerate(lines)).findings
     assert unsigned.summary.endswith("; the accuracy rose from 83.5 to 86.5")
+
+
+def _steps_and_epochs(evaluation: str, last: float = 0.1) -> list[str]:
+    """Losses numbered by steps, and an evaluation after each epoch that tells the epoch alone. The training
+    loss falls from 2 to 1 in the first epoch, then to `last`; the other one rises from the second on."""
+    lines = []
+    for epoch in range(8):
+        train = 1.0 + (last - 1.0) * epoch / 7
+        for step in (0, 10, 20):
+            lines.append(f"epoch {epoch} step {32 * epoch + step}/256 loss {train + 1 / (1 + step):.4f}")
+        lines.append(evaluation.format(epoch=epoch, train=train, value=0.5 + 0.1 * abs(epoch - 1)))
+    return lines
+
+
+def test_the_training_loss_of_an_epoch_is_not_that_of_the_step_with_its_number() -> None:
+    line = "epoch {epoch}: train_loss {train:.4f} val_loss {value:.4f} val_acc 0.8"
+    ((rule, summary),) = said(judged(_steps_and_epochs(line)))
+    assert (rule, summary.partition(", while ")[2]) == ("NUM013", "the training loss fell from 0.8714 to 0.1")
+
+
+def test_an_evaluation_without_a_training_loss_is_judged_by_the_steps_of_its_epoch() -> None:
+    ((rule, summary),) = said(judged(_steps_and_epochs("epoch {epoch}: val_loss {value:.4f} val_acc 0.8")))
+    assert (rule, summary.partition(", while ")[2]) == (
+        "NUM013",
+        "the training loss fell from 1.251 to 0.4795",
+    )
+
+
+def test_a_training_loss_that_rose_since_the_best_epoch_is_no_overfitting() -> None:
+    line = "epoch {epoch}: train_loss {train:.4f} val_loss {value:.4f} val_acc 0.8"
+    assert [rule for rule, _ in said(judged(_steps_and_epochs(line, last=1.2)))] == []
+
+
+def test_a_loss_of_forty_digits_is_the_last_finite_one() -> None:
+    lines = [f"step {step} loss {2.3 * 300.0**step:.4f}" for step in range(16)]
+    (finding,) = judged([*lines, *(f"step {step} loss nan" for step in range(16, 30))]).findings
+    assert (finding.rule, finding.evidence[1].text) == ("NUM001", "last finite loss, at step 15")
+    assert finding.evidence[1].value == pytest.approx(2.3 * 300.0**15)
 
 
 def test_the_first_line_with_a_nan_is_named_though_another_loss_stays_finite() -> None:
@@ -288,3 +328,88 @@ def test_a_loss_that_came_back_or_is_another_one_is_not_said_to_have_exploded(
     lines = [f"step {10 * place} loss {loss}" for place, loss in enumerate(losses)]
     for is_log_alone in (False, True):
         assert said(judged(lines, state, is_log_alone=is_log_alone)) == []
+
+
+def _of_a_classifier(
+    loss: Callable[[int], float],
+    evaluation: Callable[[int], tuple[float, float]],
+    line: str = "epoch {epoch}: train_loss 9.9 val_loss {value:.4f} val_acc {accuracy:.4f}",
+    num_epochs: int = 40,
+) -> list[str]:
+    """Three losses an epoch of 32 steps with noise, and an evaluation behind each epoch."""
+    noise, lines = random.Random(3), list[str]()
+    for epoch in range(num_epochs):
+        for step in range(32 * epoch, 32 * epoch + 30, 10):
+            value = loss(step) * (1 + noise.gauss(0, 0.02 if step else 0))
+            lines.append(f"epoch {epoch} step {step}/{32 * num_epochs} loss {value:.4f} lr 1e-3")
+        value, accuracy = evaluation(epoch)
+        lines.append(line.format(epoch=epoch, value=value, accuracy=accuracy, step=32 * epoch + 31))
+    return lines
+
+
+def test_a_classifier_whose_loss_stays_above_its_start_and_that_guesses_has_diverged() -> None:
+    lines = _of_a_classifier(
+        lambda step: 40.0 if step else 2.34, lambda epoch: (50.0, 0.09 + epoch % 3 / 100)
+    )
+    ((rule, summary),) = said(judged(lines, lr=30.0))
+    assert rule == "NUM006"
+    assert re.fullmatch(
+        r"The training loss rose from 2.34 to 3\d.\d\d and more and never came back, "
+        r"and the accuracy is that of guessing: 9.0%",
+        summary,
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "later", "accuracy"),
+    [
+        (2.34, 20.0, 0.3),  # it learns, its loss has a penalty that grows
+        (2.34, 5.0, 0.1),  # a penalty of the size of the loss
+        (0.05, 0.4, 0.93),  # it had learned before
+        (0.69, 2.5, 0.7),  # two classes of unequal size
+        (150.0, 460.0, 0.1),  # a sum tells no number of classes
+    ],
+)
+def test_a_loss_above_its_start_is_left_alone_where_the_accuracy_proves_nothing(
+    start: float, later: float, accuracy: float
+) -> None:
+    lines = _of_a_classifier(lambda step: later if step else start, lambda _: (later, accuracy))
+    assert "NUM006" not in [rule for rule, _ in said(judged(lines))]
+
+
+@pytest.mark.parametrize("change", [0.0, 0.00002])
+def test_evaluations_that_all_have_one_loss_and_guess_show_that_nothing_is_learned(change: float) -> None:
+    lines = _of_a_classifier(lambda _: 2.36, lambda epoch: (2.364 - change * epoch, 0.092))
+    assert said(judged(lines)) == [
+        ("NUM008", "The loss on held-out data is 2.364 in each of 40 evaluations: nothing is learned")
+    ]
+
+
+UNCHANGED = "epoch {epoch}: train_loss 9.9 val_loss {value:.4f}"
+LEARNING_SLOWLY = {
+    "a trained model that is trained on": _of_a_classifier(
+        lambda _: 1.1, lambda epoch: (1.1 - 0.00002 * epoch, 0.74)
+    ),
+    "the training loss falls": _of_a_classifier(
+        lambda step: 2.36 - step / 10_000, lambda _: (2.364, 0.092), UNCHANGED
+    ),
+    "the last evaluation is printed beside each step": [
+        f"step {step} loss {1.1 + math.sin(step) / 20:.4f} val_loss 1.1020" for step in range(0, 900, 10)
+    ],
+    "few evaluations": _of_a_classifier(
+        lambda _: 1.1, lambda epoch: (1.1 - 0.001 * (epoch >= 4), 0.74), UNCHANGED
+    ),
+    "few digits": _of_a_classifier(
+        lambda _: 1.1, lambda _: (1.1, 0.7), "epoch {epoch}: val_loss {value:.1f} val_acc {accuracy:.1f}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEARNING_SLOWLY)
+def test_evaluations_that_do_not_prove_that_nothing_is_learned_are_left_alone(name: str) -> None:
+    severities = [
+        finding.severity.word
+        for finding in judged(LEARNING_SLOWLY[name]).findings
+        if finding.rule == "NUM008"
+    ]
+    assert "warning" not in severities

@@ -93,6 +93,15 @@ def test_ranks_that_do_not_wait_for_each_other_are_compared_by_their_steps() -> 
     assert only(judge(series, run=run()), "DST008").subject.rank == 3
 
 
+def test_a_slow_rank_that_nobody_waits_for_is_told_by_its_own_step_time() -> None:
+    series = [
+        replace(step, step_time_s=0.6 if rank == 2 else 0.15)
+        for rank in range(4)
+        for step in steps([1.0] * 60, rank, data_time_s=0.0)
+    ]
+    assert only(judge(series), "DST008").summary == "Rank 2 needs 4.0 times the step time of the others"
+
+
 def test_ranks_that_were_started_and_make_no_step_are_counted() -> None:
     finding = only(diagnose("ranks/idle-ranks"), "DST011")
     assert (finding.severity, finding.subject.rank) == (Severity.WARNING, 1)

@@ -155,3 +155,12 @@ def test_a_short_run_is_too_short_to_tell() -> None:
         for step in steps([1.0], step_time_s=0.1 * (1 + number / 200), start_s=1000.0 + number)
     ]
     assert told(judge(series)) == []
+
+
+@pytest.mark.parametrize(("stride", "found"), [(1, []), (5, [Severity.WARNING])])
+def test_the_steps_between_two_printed_ones_count_as_time(stride: int, found: list[Severity]) -> None:
+    printed = [
+        Step(0, stride * number, 1000.0 + number, loss=1.0, step_time_s=0.07 + 0.003 * number)
+        for number in range(120)
+    ]
+    assert told(judge(printed)) == found

@@ -60,6 +60,16 @@ def test_a_program_whose_stacks_stand_in_its_loader_is_input_bound_without_any_n
     workers = judged(recorded("slow-loader"), run=run({"num_workers": 0}, {"cpus_per_task": 4}))
     fixes = [fix.changes for finding in workers.findings for fix in finding.fixes]
     assert {"num_workers": 4} in fixes
+    titles = [
+        fix.title for finding in workers.findings for fix in finding.fixes if "cpus_per_task" in fix.changes
+    ]
+    assert titles
+    assert all("if a node has as many" in title for title in titles)
+
+
+def test_a_wait_that_is_printed_without_the_time_of_the_step_does_not_hide_the_stacks() -> None:
+    waits = [replace(step, step_time_s=None) for step in steps([2.0] * 40, data_time_s=0.3)]
+    assert found(judged(recorded("slow-loader"), past=history(waits)), "GPU005") is not None
 
 
 def test_the_rank_that_all_wait_for_is_named_by_its_stacks() -> None:

@@ -75,9 +75,9 @@ def siblings(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
 def why_no_further(plan: Plan, chain: Sequence[Run], beside: Sequence[Run] = ()) -> str | None:
     """Why this child of the chain's last run must not be launched, considering its other children too; None
     if it may."""
-    num_fixes = sum(run.fix is not None for run in chain)
-    if num_fixes >= MAX_FIXES:
-        return f"{num_fixes} fixes in a row have led to {chain[-1].run_id}: not the requested launch any more"
+    if is_too_long(chain):
+        led = f"{_num_fixes(chain)} fixes in a row have led to {chain[-1].run_id}"
+        return f"{led}: not the requested launch any more"
     wanted = _launch_of(
         plan.recipe, plan.parameters, asdict(plan.resources), plan.request.env, plan.request.python
     )
@@ -86,6 +86,15 @@ def why_no_further(plan: Plan, chain: Sequence[Run], beside: Sequence[Run] = ())
         if _alike(_launch_of(run.recipe, run.parameters, run.resources, env, python), wanted):
             return f"{run.run_id} was launched exactly so{_outcome(run)}"
     return None
+
+
+def is_too_long(chain: Sequence[Run]) -> bool:
+    """True if as many fixes as coach makes in a row have led to the last run."""
+    return _num_fixes(chain) >= MAX_FIXES
+
+
+def _num_fixes(chain: Sequence[Run]) -> int:
+    return sum(run.fix is not None for run in chain)
 
 
 def _outcome(run: Run) -> str:

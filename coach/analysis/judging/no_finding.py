@@ -81,6 +81,8 @@ def meaning_of(diagnosis: Diagnosis | None) -> str:
         return "nothing known: it COMPLETED, but coach read no loss of it"
     if look is Look.NOTHING_KNOWN and diagnosis is not None and is_final(diagnosis.state):
         return f"nothing known: no finding in a job that ended as {diagnosis.state}"
+    if look is Look.HEALTHY and diagnosis is not None and diagnosis.early_end is not None:
+        return f"no problem found in the measurements, but {diagnosis.early_end.because}"
     return _MEANINGS[look]
 
 

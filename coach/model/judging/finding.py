@@ -17,6 +17,8 @@ SITE_ADVICE = "your site: "
 """The begin of the title of the fix that holds the site's own advice."""
 PROGRESS = "progress"
 """The measurement that is missing while a running job is silent for long."""
+EARLY_END = "end of the training"
+"""The measurement that is missing if a job COMPLETED in the middle of its own counter."""
 
 
 class Severity(IntEnum):
@@ -146,3 +148,8 @@ class Diagnosis:
     def silence(self) -> NotMeasured | None:
         """How long a running job is silent; None if it is not."""
         return next((item for item in self.not_measured if item.what == PROGRESS), None)
+
+    @property
+    def early_end(self) -> NotMeasured | None:
+        """The item that says that a job COMPLETED in the middle of its own counter, without a word why."""
+        return next((item for item in self.not_measured if item.what == EARLY_END), None)

@@ -107,6 +107,8 @@ class LogTail:
     """True if it ends within a line that is no progress bar: a full buffer was written."""
     longest_pause_s: float = 0.0
     """The longest time for which it was not seen to grow, between two times at which it grew."""
+    last_pause_s: float = 0.0
+    """The longest such time that ended within a minute of the last growth: before its last words."""
     written_s: float | None = None
     """When the log was last written, in epoch seconds: at the first look the file's mtime, later the time at
     which it was seen to grow."""

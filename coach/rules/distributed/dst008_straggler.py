@@ -27,6 +27,7 @@ _NUM_FIRST = 48
 """Steps of the first look."""
 
 _Measure = Callable[[Step], float | None]
+_WHOLE = "step time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +173,13 @@ class Straggler(Rule):
         who = ranks_text(sorted(found.rank for found in late)) + (f" on {node}" if node else "")
         share = worst.lag_s / step_s
         job = snapshot.job.job_id if snapshot.job is not None else snapshot.target
+        is_known = snapshot.state is not None and not snapshot.has_ended
+        told = f"All ranks wait for {who}: {share:.0%} of each step"
+        if what == _WHOLE and worst.others_s > 0:  # of ranks that wait for each other, it is the same
+            times = f"{worst.own_s / worst.others_s:.1f} times the step time of the others"
+            told = f"{who[0].upper()}{who[1:]} {'needs' if len(late) == 1 else 'need'} {times}"
         return Hit(
-            summary=f"All ranks wait for {who}: {share:.0%} of each step"
+            summary=told
             + (f", because {'its' if len(late) == 1 else 'their'} data come later" if by_data else ""),
             evidence=(
                 Evidence(f"{what}, rank {worst.rank}, per step", value=round(worst.own_s, 4), unit="s"),
@@ -195,7 +201,7 @@ class Straggler(Rule):
                         f"Find out how rank {worst.rank} differs from the others: its node, or work that "
                         "it does for all"
                     ),
-                    command=None if snapshot.has_ended else f"coach stacks {job}",
+                    command=f"coach stacks {job}" if is_known else None,
                 ),
                 *leave_out(snapshot.run, node, "if it is slow again with other ranks"),
             ),
@@ -242,7 +248,7 @@ def _wait_for_data(step: Step) -> float | None:
 _MEASURES: Mapping[str, _Measure] = {
     "own work, without the wait for the others": _own_time,
     "wait for its data": _wait_for_data,
-    "step time": lambda step: step.step_time_s,
+    _WHOLE: lambda step: step.step_time_s,
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Evidence
+from coach.model.judging.finding import EARLY_END, Evidence, NotMeasured
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
 
@@ -18,7 +18,7 @@ _COUNTER = re.compile(
     re.IGNORECASE,
 )
 """`step   110/1000`, `[epoch 109/200]`, `Epoch: 3 of 10`."""
-_EPOCH = re.compile(r"(?<![A-Za-z])(?:ep|epoch)s?\b", re.IGNORECASE)
+_EPOCH = re.compile(r"(?<![A-Za-z])(?:ep|epoch)s?\b(?:[\s:=\[(#]{0,6}(?P<number>\d{1,9})\b)?", re.IGNORECASE)
 _NOT_THE_PROGRAM = re.compile(r"^(?:\d+: )?(?:srun|salloc|slurmstepd\S*|coach): |^\s*$")
 _SAVED = re.compile(
     r"\b(?:sav(?:ed|ing)|wrote|written|stored)\b.{0,80}\b(?:checkpoint|ckpt)"
@@ -33,8 +33,22 @@ _MAX_IDLE_CPUS = 0.05
 """Mean number of CPUs that the job used. A process that computes, decodes or writes uses more."""
 _MIN_SAMPLES = 10
 _MIN_SILENCE_S = 30.0
+_MIN_SEEN_SILENCE_S = 300.0
+"""The same without a measurement of the CPUs: shorter silences are evaluations and checkpoints."""
 _OF_MEAN_GAP = 10.0
 """A silence this many times as long as the mean time of a line is no pause between two lines."""
+
+
+_NEARLY_ALL = 0.9
+"""A counter that begins at 0, or is printed now and then, ends short of its total."""
+_LAST_LINES = 20
+_SAYS_WHY = re.compile(
+    r"early|stop|patience|plateau|converge|\bbest\b|no improvement|target|reached|limit|budget|max_|maximum"
+    r"|\b(?:done|finish\w*|complet\w*|end(?:ed|ing)?|test|final\w*|result\w*|total|sav(?:ed|ing)|resum\w*"
+    r"|requeu\w*|signal|interrupt\w*|exit\w*)\b",
+    re.IGNORECASE,
+)
+"""Words of a program that ends as it should, or that tells why it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,42 +67,81 @@ class Counted:
         return self.done - self.before
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A counter in one line."""
+
+    counted: Counted
+    epoch: str | None
+    """The number of the epoch beside it; empty for an epoch without a number."""
+
+
 def counted(snapshot: TargetSnapshot) -> Counted | None:
     """The counter of the whole training; None without one. A counter that begins again, or that stands beside
-    an epoch, counts only a part of it."""
+    an epoch and does not grow from one epoch to the next, counts only a part of it."""
     return next(filter(None, map(_counted_in, snapshot.log_tails)), None)
 
 
 def _counted_in(tail: LogTail) -> Counted | None:
     # Not the plain lines: `[epoch 3/9]` at their beginning looks like a launcher's prefix.
     seen = [found for line in tail.lines if (found := _counter_in(line)) is not None]
-    epochs = [each for each in seen if each.word == "epoch"]
-    mine = epochs or [each for each in seen if each.word == seen[-1].word]
-    if len({each.done for each in mine}) < _MIN_SEEN or len({each.total for each in mine}) > 1:
+    epochs = [each for each in seen if each.counted.word == "epoch"]
+    mine = epochs or [each for each in seen if each.counted.word == seen[-1].counted.word]
+    if not _is_of_the_whole(mine) or not mine[-1].counted.done:
         return None
-    has_restarted = any(before.done > after.done for before, after in pairwise(mine))
-    return None if has_restarted or not mine[-1].done else replace(mine[-1], before=_before(mine, tail))
+    return replace(mine[-1].counted, before=_before(mine, tail))
 
 
-def _before(mine: Sequence[Counted], tail: LogTail) -> int:
+def _before(mine: Sequence[_Seen], tail: LogTail) -> int:
     """The counter's value before the first line of a log, one interval below the first value; 0 for a
     training that begins there, or if that line is not kept."""
     if tail.first_line > 1:
         return 0
-    first, second = list(dict.fromkeys(each.done for each in mine))[:2]
+    first, second = list(dict.fromkeys(each.counted.done for each in mine))[:2]
     interval = second - first
     return 0 if first <= max(1, interval) else first - interval
 
 
-def _counter_in(line: str) -> Counted | None:
+def _is_of_the_whole(seen: Sequence[_Seen]) -> bool:
+    """True if lines with one total show that it is that of the whole training."""
+    counters = [each.counted for each in seen]
+    if len({each.done for each in counters}) < _MIN_SEEN or len({each.total for each in counters}) > 1:
+        return False
+    if any(before.done > after.done for before, after in pairwise(counters)):  # it began again
+        return False
+    return all(each.epoch is None for each in seen) or _grows_over_epochs(seen)
+
+
+def _grows_over_epochs(seen: Sequence[_Seen]) -> bool:
+    """True for `epoch 0 step 90/200`, `epoch 1 step 100/200`."""
+    ends = [(a.counted.done, b.counted.done) for a, b in pairwise(seen) if a.epoch != b.epoch]
+    return all(each.epoch for each in seen) and bool(ends) and all(last < first for last, first in ends)
+
+
+def _counter_in(line: str) -> _Seen | None:
     found = [
         Counted(match["word"].lower(), int(match["done"]), int(match["total"]))
         for match in _COUNTER.finditer(line[:512])
     ]
     epochs = [each for each in found if each.word == "epoch"]
     if epochs or not found:
-        return epochs[0] if epochs else None
-    return None if _EPOCH.search(line[:512]) else found[0]
+        return _Seen(epochs[0], None) if epochs else None
+    beside = _EPOCH.search(line[:512])
+    return _Seen(found[0], None if beside is None else beside["number"] or "")
+
+
+def unexplained_end(snapshot: TargetSnapshot) -> list[NotMeasured]:
+    """An item for a job that COMPLETED in the middle of its own counter, if its log does not say why; empty
+    for any other. A program that stops early on purpose mostly says so, and one that is through counts to
+    its end."""
+    done = counted(snapshot) if snapshot.state == "COMPLETED" else None
+    if done is None or done.done > _NEARLY_ALL * done.total:
+        return []
+    last = [line for tail in snapshot.log_tails for line in tail.plain[-_LAST_LINES:]]
+    if any(_SAYS_WHY.search(line[:512]) for line in last):
+        return []
+    because = f"it COMPLETED at {done.word} {done.done} of {done.total}, and its log does not say why"
+    return [NotMeasured(EARLY_END, because, "look for what ends the program there; an early stop is healthy")]
 
 
 def reported_checkpoint(snapshot: TargetSnapshot) -> Evidence | None:
@@ -111,6 +164,23 @@ def silence_s(snapshot: TargetSnapshot) -> float | None:
     if not told or any(tail.written_s is None or not _ends_with_the_program(tail) for tail in told):
         return None
     return max(0.0, snapshot.now_s - max(tail.written_s or 0.0 for tail in told))
+
+
+def seen_silence_s(snapshot: TargetSnapshot, ran_s: float | None) -> float | None:
+    """Seconds for which no log of the program was seen to grow before the end of the job, as known to coach
+    if it followed the job; None if that is short for this program, or unknown."""
+    told = [tail for tail in snapshot.log_tails if any(map(_is_of_the_program, tail.plain))]
+    if not told or snapshot.now_s is None or ran_s is None:
+        return None
+    now_s = snapshot.now_s
+    silences = [
+        now_s - (tail.written_s or now_s) if _ends_with_the_program(tail) else tail.last_pause_s
+        for tail in told
+    ]
+    num_lines = sum(tail.num_lines or 0 for tail in told)
+    silent_s = min(silences)
+    least_s = max(_MIN_SEEN_SILENCE_S, _OF_MEAN_GAP * max(0.0, ran_s - silent_s) / max(1, num_lines))
+    return silent_s if silent_s >= least_s else None
 
 
 def stood_still_s(snapshot: TargetSnapshot, history: History, ran_s: float | None) -> float | None:

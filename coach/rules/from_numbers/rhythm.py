@@ -18,6 +18,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, LogTail
 from coach.rules.from_logs.aftermath import signs_of
 from coach.rules.from_logs.loss_lines import last_losses
+from coach.rules.from_logs.printed_progress import unexplained_end
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of
 from coach.rules.from_numbers.training_windows import newest_steps
 
@@ -88,10 +89,11 @@ def silence_of(snapshot: TargetSnapshot, history: History) -> Silence | None:
 
 
 def unknown_progress(snapshot: TargetSnapshot, history: History) -> list[NotMeasured]:
-    """An item that says how long a running job is silent; empty if it is not."""
+    """An item that says how long a running job is silent, or that an ended one is not known to be complete;
+    empty if neither is so."""
     silence = silence_of(snapshot, history)
     if silence is None:
-        return []
+        return unexplained_end(snapshot)
     job_id = snapshot.job.job_id if snapshot.job is not None else snapshot.target
     because = f"{silence.words}: coach cannot tell whether it works"
     return [NotMeasured(PROGRESS, because, f"`coach stacks {job_id}` shows where it stands")]

@@ -251,7 +251,8 @@ def _of(ranks: Sequence[int], history: History) -> str:
 
 
 def _tells_its_waits(steps: Sequence[Step]) -> bool:
-    return bool(steps) and steps[-1].data_time_s is not None
+    """True if the newest step has both times: a wait alone is no share of the step."""
+    return bool(steps) and steps[-1].data_time_s is not None and steps[-1].step_time_s is not None
 
 
 def _busy_around(history: History, key: tuple[str, int], start_s: float) -> float | None:
@@ -309,7 +310,8 @@ def _fixes(run: Run | None, history: History, data_s: float, total_s: float) -> 
     if cpus is not None and needed > cpus and run.backend == "slurm":
         wanted = needed * (int_resource(run, "nproc_per_node") or 1)
         with_cpus = Fix(
-            f"CPUs per task → {wanted} with {needed} workers per rank: the loaders need about that many",
+            f"CPUs per task → {wanted}, if a node has as many, with {needed} workers per rank: the loaders "
+            "need about that many",
             {"cpus_per_task": wanted, "num_workers": needed},
         )
         has_too_few = 2 * cpus <= needed  # as many workers as these CPUs would hardly be faster

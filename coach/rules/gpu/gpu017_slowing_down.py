@@ -11,6 +11,7 @@ from statistics import median
 from coach.lookback.history import CurvePoint, History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import Counter
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import size_text
 from coach.rules.from_numbers.telemetry_windows import quarters, training_host_samples
@@ -134,8 +135,7 @@ class SlowingDown(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         points = [point for point in history.curve if point.step_time_s]
         points = points[len(points) // 10 :]
-        total_s = sum([(point.step_time_s or 0.0) * point.num_steps for point in points])
-        if len(points) < max(8, self.values["min_points"]) or total_s < self.values["min_s"]:
+        if len(points) < max(8, self.values["min_points"]) or _seconds(points) < self.values["min_s"]:
             return
         costs = _costs(points)
         found = _quarters(points, costs)
@@ -234,6 +234,14 @@ class SlowingDown(Rule):
             and memory[-1] >= self.values["memory_growth"] * memory[0]
             and memory == sorted(memory)
         )
+
+
+def _seconds(points: Sequence[CurvePoint]) -> float:
+    """Time of the steps of these points. A program that prints each fifth step spent as much in those
+    between."""
+    steps = [point.step for point in points if point.counter is Counter.STEP]
+    stride = median([after - before for before, after in pairwise(steps)] or [0])
+    return sum([(point.step_time_s or 0.0) * max(point.num_steps, stride) for point in points])
 
 
 def _costs(points: Sequence[CurvePoint]) -> list[float]:

@@ -15,12 +15,15 @@ from coach.rules.advice.launched_with import float_parameter
 from coach.rules.advice.remedies import lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
+from coach.rules.from_numbers.evaluations import accuracies, are_guesses, first_loss
 from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
 
 _MAX_BLOCKS = 100
 _FEWEST_BEFORE = 2
 _FEWEST_AFTER = 20
 """A loss that stays above the first ones for this many steps does not come back by itself."""
+_FEWEST_AFTER_GUESSES = 5
+"""The same, if accuracies prove that nothing was learned."""
 _MOST_LOST = 9.99
 """A larger share of the progress says nothing: there was hardly any."""
 _NEAR_START = 0.25
@@ -48,7 +51,9 @@ class LossDivergence(Rule):
         metrics: a loss that rose to ten times the first ones within the first steps, and was never lower in
         the 20 steps since. In a series of five losses: three in a row that grow, from ten times the highest
         before. In metrics with accuracies: losses that were `exploded` times the newest ones, while the
-        accuracy never rose and the newest losses are no better than a guess. A loss that rose to `exploded`
+        accuracy never rose and the newest losses are no better than a guess. In metrics with accuracies: a
+        loss that lies `above_start` times above its first one since the first steps, while no accuracy was
+        better than a guess. A loss that rose to `exploded`
         times the highest before, fell to its former size again, and stays above `worse` times the highest
         before. Messages of Lightning and Tacotron that they stop for that reason. In the output of
         transformers' Trainer: a loss above `no_guess` from the first value on, at a learning rate above
@@ -85,6 +90,7 @@ class LossDivergence(Rule):
         Threshold("max_rate", 1, "learning rate", "Prodigy and D-Adaptation need 1; no optimizer needs more"),
         Threshold("no_guess", 20, "loss", "guessing among a million words has a loss of 14"),
         Threshold("exploded", 100, "times the newest", "no classifier falls by that without learning"),
+        Threshold("above_start", 3, "times the first", "a penalty beside a loss is seldom larger than it"),
         Threshold("worse", 1.2, "times the highest before", "a loss that is learned comes back below it"),
         Threshold(
             "exploded_divisor", 10, "times", "the rate was far too high, as it is where a loss becomes NaN"
@@ -106,7 +112,7 @@ class LossDivergence(Rule):
                 since_s=stopped[0].time_s,
             )
             return
-        exploded = self._exploded(snapshot, history)
+        exploded = self._exploded(snapshot, history) or self._above_start(snapshot, history)
         if exploded is not None and not are_adversaries(snapshot):
             yield exploded
             return
@@ -139,18 +145,18 @@ class LossDivergence(Rule):
         """A hit for a classifier whose loss was huge in the beginning and whose accuracy never rose since."""
         points = [point for point in history.curve if point.loss is not None]
         losses = [point.loss for point in points if point.loss is not None]
-        accuracies = _accuracies(snapshot, history)
+        shares = accuracies(snapshot, history)
         consecutive = int(self.values["consecutive"])
-        if min(len(losses), len(accuracies)) <= consecutive:
+        if min(len(losses), len(shares)) <= consecutive:
             return None
-        if not 0 < min(accuracies) <= max(accuracies) <= 1:  # above 1: a percentage, or another measure
+        if not 0 < min(shares) <= max(shares) <= 1:  # above 1: a percentage, or another measure
             return None
         early, newest = losses[: -(-len(losses) // 2)], losses[-consecutive:]
         worst = max(early)
         if not worst > max(self.values["no_guess"], self.values["exploded"] * max(newest)):
             return None
-        guessing = -math.log(max(accuracies))
-        if accuracies[-1] > accuracies[0] or max(accuracies) > self.values["rise"] * min(accuracies):
+        guessing = -math.log(max(shares))
+        if shares[-1] > shares[0] or max(shares) > self.values["rise"] * min(shares):
             return None
         if not all(guessing <= loss < math.inf for loss in newest):
             return None
@@ -158,7 +164,7 @@ class LossDivergence(Rule):
         return Hit(
             summary=(
                 f"The training loss exploded, to {worst:.4g}, and ends no better than guessing: the "
-                f"accuracy is {accuracies[-1]:.1%}, and was {accuracies[0]:.1%} at first"
+                f"accuracy is {shares[-1]:.1%}, and was {shares[0]:.1%} at first"
             ),
             evidence=(
                 Evidence(f"loss at {where.counter.word} {where.step}", value=worst),
@@ -168,6 +174,32 @@ class LossDivergence(Rule):
             confidence=0.85,
             fixes=tuple(self._fixes_of_explosion(snapshot.run)),
             since_s=where.time_s,
+        )
+
+    def _above_start(self, snapshot: TargetSnapshot, history: History) -> Hit | None:
+        """A hit for a classifier whose loss rose above its first one, never came back, and that only
+        guesses."""
+        shares = accuracies(snapshot, history)
+        first, newest_start = first_loss(history), int(self.values["consecutive"])
+        points = [point for point in history.curve if point.loss is not None]
+        after = [point.loss for point in points[newest_start:] if point.loss is not None]
+        if first is None or len(after) < _FEWEST_AFTER_GUESSES or not are_guesses(shares, history):
+            return None
+        if not all(self.values["above_start"] * first <= loss < math.inf for loss in after):
+            return None
+        return Hit(
+            summary=(
+                f"The training loss rose from {first:.4g} to {min(after):.4g} and more and never came back, "
+                f"and the accuracy is that of guessing: {shares[-1]:.1%}"
+            ),
+            evidence=(
+                Evidence("first loss", value=first),
+                Evidence("lowest loss since the first steps", value=min(after)),
+                Evidence("newest loss", value=after[-1]),
+            ),
+            confidence=0.85,
+            fixes=tuple(self._fixes_of_explosion(snapshot.run)),
+            since_s=points[newest_start].time_s,
         )
 
     def _peak(self, losses: Sequence[float], is_running: bool) -> int | None:
@@ -299,14 +331,6 @@ class LossDivergence(Rule):
         if any(later <= value for value, later in pairwise(after)):
             return None
         return _Rise(start, max(before), after[0])
-
-
-def _accuracies(snapshot: TargetSnapshot, history: History) -> list[float]:
-    """The accuracies beside the training losses, else those of the evaluations, in order."""
-    steps = [step.accuracy for rank in history.ranks[:1] for step in history.steps(rank)]
-    told = [event.fields.get("accuracy") for event in snapshot.events if event.event == "eval"]
-    beside = [each for each in steps if each is not None]
-    return beside or [float(each) for each in told if isinstance(each, (int, float))]
 
 
 def _too_fast(first: Point) -> Hit:

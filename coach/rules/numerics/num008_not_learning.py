@@ -14,6 +14,7 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.advice.launched_with import float_parameter, int_parameter
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.from_numbers.evaluations import accuracies, are_guesses, evaluated_losses, num_beside_steps
 from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses, last_place
 
 _NUM_CLASSES = (2, 10, 100, 1000)
@@ -43,9 +44,11 @@ class NotLearning(Rule):
         beside each loss, in metrics or in a log, or in the launch if the program reports none, with a loss
         that does not fall. Or a loss that stays at its first value from the first steps on: a warning if all
         values agree to a thousandth, info if they vary only by noise that is small enough to exclude a fall.
-        Or, as a cause of its own, a warm-up (`warmup_steps` in the launch or the log) with the same rate
-        beside each loss, from a step within the warm-up to a step after its end: the schedule is never
-        stepped. This is a warning if the rate is below the requested one, else info.
+        Or evaluations that all have the same loss, from the first epoch on, beside a training loss that does
+        not fall: if they agree to the last digit, or if no accuracy is better than a guess. Or, as a cause of
+        its own, a warm-up (`warmup_steps` in the launch or the log) with the same rate beside each loss, from
+        a step within the warm-up to a step after its end: the schedule is never stepped. This is a warning if
+        the rate is below the requested one, else info.
     Why it matters
         The model gives the same answer for every input. More time will not change that.
     When it stays silent
@@ -83,6 +86,8 @@ class NotLearning(Rule):
         Threshold("min_epochs", 3, "epochs told", "a warm-up is over within one or two"),
         Threshold("level", 0.01, "of the loss", "most trainings fall by more within their first steps"),
         Threshold("same", 0.001, "of the loss", "batches differ by more: such values come from one batch"),
+        Threshold("min_evaluations", 5, "evaluations", "fewer may lie in the warm-up"),
+        Threshold("rest", 0.02, "of the loss", "between evaluations that are all equal; less is noise"),
         Threshold("min_rates", 20, "values", "a rate of 0 in fewer may be the beginning of a warm-up"),
         Threshold("low_rate", 0.9, "of the requested rate", "a rate this near to it is the requested one"),
         Threshold("rate_fall", 0.05, "of the loss", "a loss that falls by more has learned at some rate"),
@@ -96,6 +101,7 @@ class NotLearning(Rule):
                 self._without_rate(points, rates, float_parameter(snapshot.run, "lr"))
                 or self._unstepped(points, rates, snapshot, history)
                 or self._guessing(points, classes)
+                or self._unchanged(points, rates, snapshot, history)
                 or self._unmoved(points, rates, history)
             )
             if hit is not None and not are_adversaries(snapshot):
@@ -188,6 +194,43 @@ class NotLearning(Rule):
                     since_s=points[0].time_s,
                 )
         return None
+
+    def _unchanged(
+        self,
+        points: Sequence[Point],
+        rates: Sequence[float | None],
+        snapshot: TargetSnapshot,
+        history: History,
+    ) -> Hit | None:
+        """A hit if all evaluations had one loss, while the training loss did not fall: the model stays as it
+        is."""
+        losses = evaluated_losses(snapshot)
+        if len(losses) < self.values["min_evaluations"] or not all(map(math.isfinite, losses)):
+            return None
+        if not self._is_long(points) or not _is_beginning(points) or _is_rising(rates):
+            return None
+        if num_beside_steps(snapshot) > len(points) / 2:  # the last one may be printed again and again
+            return None
+        level, digits = median(losses), last_place(losses)
+        if level <= 0 or digits > self.values["same"] / 2 * level:
+            return None
+        if any(abs(loss - level) > self.values["same"] / 2 * level for loss in losses):
+            return None
+        first, last = _thirds([point.loss for point in points])
+        is_guess = are_guesses(accuracies(snapshot, history), history)
+        is_fixed = len(set(losses)) == 1
+        if not (is_guess or is_fixed) or not first - last < self.values["rest"] * first:
+            return None
+        return Hit(
+            summary=(
+                f"The loss on held-out data is {level:.4g} in each of {len(losses)} evaluations: nothing is "
+                "learned"
+            ),
+            evidence=(points[0].evidence, points[-1].evidence),
+            confidence=0.8,
+            fixes=_OVERFIT,
+            since_s=points[0].time_s,
+        )
 
     def _unmoved(
         self, points: Sequence[Point], rates: Sequence[float | None], history: History

@@ -11,6 +11,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
+from coach.model.training.metrics import MetricEvent
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.loss_course import are_adversaries
@@ -141,7 +142,9 @@ def _measured(snapshot: TargetSnapshot, history: History, told: Sequence[LogHit]
     """The evaluations in the metrics, each with the training loss since the one before, and with its log
     line if the log has one."""
     steps = {step.step: step for rank in history.ranks[:1] for step in history.steps(rank)}
-    lines = {float(hit.fields["value"]): quote(hit) for hit in reversed(told)}
+    lines: dict[float, list[LogHit]] = {}
+    for hit in told:
+        lines.setdefault(float(hit.fields["value"]), []).append(hit)
     found: list[_Evaluation] = []
     last_step = -1
     for event in snapshot.events:
@@ -149,14 +152,15 @@ def _measured(snapshot: TargetSnapshot, history: History, told: Sequence[LogHit]
         if event.event != "eval" or not isinstance(loss, (int, float)) or step is None:
             continue
         place = f"{event.counter.word} {step}"
-        evidence = lines.get(float(loss)) or Evidence(f"evaluation at {place}", value=float(loss))
+        same = lines.get(float(loss), [])
+        line = same.pop(0) if len(same) > 1 else next(iter(same), None)
         accuracy = event.fields.get("accuracy", steps[step].accuracy if step in steps else None)
         found.append(
             _Evaluation(
                 float(loss),
-                _train_loss(history, last_step, step),
+                _train_loss(history, last_step, event, line),
                 event.time_s,
-                evidence,
+                Evidence(f"evaluation at {place}", value=float(loss)) if line is None else quote(line),
                 place,
                 float(accuracy) if isinstance(accuracy, (int, float)) else None,
             )
@@ -165,12 +169,30 @@ def _measured(snapshot: TargetSnapshot, history: History, told: Sequence[LogHit]
     return found
 
 
-def _train_loss(history: History, after: int, until: int) -> float | None:
-    """The mean of the last training losses up to `until`, of those after the evaluation before if there are
-    any."""
-    before = [(point.step, point.loss) for point in history.curve if point.loss is not None]
-    before = [(step, loss) for step, loss in before if step <= until]
-    near = [loss for step, loss in before if step > after][-_NEAR:] or [loss for _, loss in before[-1:]]
+def _train_loss(history: History, after: int, event: MetricEvent, line: LogHit | None) -> float | None:
+    """The mean of the last training losses up to an evaluation, of those after the evaluation before if there
+    are any.
+
+    An evaluation that is numbered by its epoch, among losses that are numbered by steps, has the loss in its
+    own line, else the last ones of its epoch.
+    """
+    until = event.step or 0
+    before = [point for point in history.curve if point.loss is not None]
+    if before and event.counter is not before[-1].counter:
+        return _loss_of_epoch(history, until) if line is None else float(line.fields["train"])
+    until_here = [(point.step, point.loss) for point in before if point.step <= until]
+    near = [loss for step, loss in until_here if step > after]
+    return _mean_of_last(near or [loss for _, loss in until_here[-1:]])
+
+
+def _loss_of_epoch(history: History, epoch: int) -> float | None:
+    """The mean of the last training losses of an epoch."""
+    steps = history.steps(history.ranks[0]) if history.ranks else ()
+    return _mean_of_last([step.loss for step in steps if step.epoch == epoch])
+
+
+def _mean_of_last(losses: Iterable[float | None]) -> float | None:
+    near = [loss for loss in losses if loss is not None][-_NEAR:]
     return fmean(near) if near else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from coach.lookback.history import History
@@ -16,12 +17,22 @@ from coach.rules.from_logs.printed_progress import (
     Counted,
     counted,
     reported_checkpoint,
+    seen_silence_s,
     silence_s,
     stood_still_s,
 )
-from coach.rules.from_logs.quoted_evidence import hits_of
+from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
 from coach.rules.from_numbers.training_windows import newest_steps
 from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
+
+
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """Ranks whose steps ended long before those of the others."""
+
+    ranks: list[int]
+    step: int
+    of_others: int
 
 
 class TimeLimit(EndedBySlurm):
@@ -31,8 +42,10 @@ class TimeLimit(EndedBySlurm):
         The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job
         is timed-out" and "Job not requeued because: timed-out …"; LSF's, PBS's and Flux's words for the same.
         A job with the state DEADLINE that never ran could not end before its --deadline any more.
-        The run's steps, the counter that it prints ("epoch 109/200"), and its last line with the use of its
-        CPUs show whether the training still made progress.
+        Ranks whose last step lies far behind that of the others, in metrics or in lines that name their rank.
+        The run's steps, the counter that it prints ("epoch 109/200"), its last line with the use of its CPUs,
+        and the pause before Slurm's last words, if coach followed the job, show whether the training still
+        made progress.
     Why it matters
         All work since the last checkpoint is lost. A job that hangs reaches any limit: find the cause of the
         hang, because a longer limit only wastes more hours.
@@ -63,6 +76,8 @@ class TimeLimit(EndedBySlurm):
             ),
         ),
         Threshold("spare", 1.3, "times the time needed", "the pace varies, and so does the start"),
+        Threshold("behind_steps", 10, "steps", "ranks that wait for each other are within one or two"),
+        Threshold("behind_share", 0.3, "of the steps", "ranks that do not wait for each other drift apart"),
         Threshold("standstill_s", 300, "s", "shorter pauses are checkpoints, evaluations or compilation"),
     )
     signatures = (cancelled_signature("JOB002", "DUE TO TIME LIMIT", " DUE TO TIME LIMIT"),)
@@ -98,6 +113,9 @@ class TimeLimit(EndedBySlurm):
             yield Evidence("from the last step to the end", value=round(standstill_s, 1), unit="s")
         if (silent_s := silence_s(snapshot)) is not None:
             yield Evidence("from the last line of the program to the end", value=round(silent_s), unit="s")
+        if (behind := self._behind(history)) is not None:
+            yield Evidence(f"last step of {ranks_text(behind.ranks)}", value=behind.step, unit="step")
+            yield Evidence("last step of the other ranks", value=behind.of_others, unit="step")
         if (saved := reported_checkpoint(snapshot)) is not None:
             yield saved
 
@@ -111,6 +129,13 @@ class TimeLimit(EndedBySlurm):
         standstill = self._of_standstill(snapshot, history)
         if standstill is not None:
             yield standstill
+            return
+        if (behind := self._behind(history)) is not None:
+            yield Fix(
+                f"Look at {ranks_text(behind.ranks)} (coach stacks on the next attempt), whose last step is "
+                f"{behind.step}, that of the others {behind.of_others}: a rank that hangs reaches any limit, "
+                "one that is far slower needs more time"
+            )
             return
         done, needed_s = counted(snapshot), self._needed_s(snapshot, history)
         if self._standstill_s(snapshot, history) is None and done is None:
@@ -146,7 +171,24 @@ class TimeLimit(EndedBySlurm):
                 f"Find out what it waited for: there was no step in the last {standstill_s / 60:.0f} min, "
                 "and more time would not help"
             )
+        silent_s = seen_silence_s(snapshot, _ran_s(snapshot)) if standstill_s is None else None
+        if silent_s is not None:
+            return Fix(
+                "Find out what it waited for (coach stacks on the next attempt), unless it keeps its output "
+                f"in a buffer: its log had not grown for {silent_s / 60:.0f} min when it was ended"
+            )
         return None
+
+    def _behind(self, history: History) -> _Behind | None:
+        """The ranks whose steps ended long before those of the others; None if there are none."""
+        last = {rank: steps[-1].step for rank in history.ranks if (steps := history.steps(rank))}
+        lead = max(last.values(), default=0)
+        lag = max(self.values["behind_steps"], self.values["behind_share"] * lead)
+        behind = [rank for rank, step in last.items() if step <= lead - lag]
+        others = [step for rank, step in last.items() if rank not in behind]
+        if not behind or len(behind) >= len(others) or lead - min(others) >= self.values["behind_steps"]:
+            return None
+        return _Behind(behind, max(last[rank] for rank in behind), lead)
 
     def _by_counter(self, done: Counted, ran_s: float | None, snapshot: TargetSnapshot) -> Fix:
         if ran_s is None:

@@ -23,6 +23,8 @@ FAR_BYTES = 64 << 20
 
 _END_BYTES = 64 << 10
 _NUM_BITES_PER_END = 80
+_LAST_WORDS_S = 60.0
+"""Slurm and srun write their words about an ended job within this time."""
 
 
 class _FollowedLog:
@@ -43,6 +45,7 @@ class _FollowedLog:
         self._written_s: float | None = None
         self._has_been_read = False
         self._longest_pause_s = 0.0
+        self._last_pause_s, self._last_pause_ended_s = 0.0, 0.0
 
     def read(self, target: str) -> tuple[LogChunk, bool, bool]:
         """Read on. Returns the new hits, True if all of the file was read, and True if the file exists.
@@ -69,7 +72,9 @@ class _FollowedLog:
             hits, self._is_flushed = self._scanner.flush(), True
         if self._tail is None:
             self._tail = replace(self._far_end() or self._scanner.tail(), written_s=self._written_s)
-            self._tail = replace(self._tail, longest_pause_s=self._longest_pause_s)
+            self._tail = replace(
+                self._tail, longest_pause_s=self._longest_pause_s, last_pause_s=self._last_pause_s
+            )
         # The scanner may still hold back hits at the end of a complete log, because more of the last error
         # may come. A second look at once fetches them: an ended job must not be judged without its last
         # lines.
@@ -81,7 +86,11 @@ class _FollowedLog:
         before_s = self._written_s
         self._written_s = self._io.now() if self._has_been_read else self._modified_s()
         if before_s is not None and self._written_s is not None:
-            self._longest_pause_s = max(self._longest_pause_s, self._written_s - before_s)
+            pause_s = self._written_s - before_s
+            self._longest_pause_s = max(self._longest_pause_s, pause_s)
+            is_past = self._written_s - self._last_pause_ended_s > _LAST_WORDS_S
+            if is_past or pause_s >= self._last_pause_s:
+                self._last_pause_s, self._last_pause_ended_s = pause_s, self._written_s
 
     def _modified_s(self) -> float | None:
         """None if the time is unknown, as in a recording."""

@@ -23,9 +23,10 @@ MAX_CHARS = 2048
 _MAX_NUMBERS = 40
 
 _NUMBER = re.compile(
-    r"(?<![\w.@])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?(?![\w.%])"
+    r"(?<![\w.@])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,309})(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?(?![\w.%])"
     r"|(?<![\w.])[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?![\w.])"
 )
+"""The largest float has 309 digits before its point; one below 0.001 may have 20 behind it."""
 _PERCENT = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,9})?) ?%")
 """Read only behind the name of an accuracy: `acc: 82.7%`. Other percentages are progress."""
 _NAME_CHARS = 120
@@ -103,6 +104,10 @@ _DATA_TIME = re.compile(rf"(?<![\w/.-])[Dd][Aa][Tt][Aa](?:[_ ]?[Tt]ime)?{_SECOND
 _TIME_BESIDE = re.compile(rf"(?<![\w/.-])(?:(?:step|batch|iter)[_ ])?[Tt]ime{_SECONDS}")
 """`time: 0.35, data_time: 0.01` of MMEngine and detectron2, `Time 0.5 (0.9) Data 0.2 (0.3)` of PyTorch's
 ImageNet example, `Time: 0.41s … Data: 0.01` of timm: the wait for data, and the whole step beside it."""
+
+_NAMED_STEP_TIME = re.compile(rf"(?<![\w/.-])(?:[Ss]tep|[Bb]atch|[Ii]ter(?:ation)?)[_ ][Tt]ime{_SECONDS}")
+_MOST_BARE_S = 10.0
+"""A time of steps without a unit is read as seconds up to here. A larger one may be in milliseconds."""
 
 
 def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | None:
@@ -244,6 +249,9 @@ def _add_rates(record: dict[str, float], text: str) -> None:
         step = _TIME_BESIDE.search(text)
         if step is not None and "step_time_s" not in record and _seconds(step) >= _seconds(data):
             record["step_time_s"] = _seconds(step)
+    step = _NAMED_STEP_TIME.search(text)
+    if step is not None and (step[2] is not None or 0 < _seconds(step) < _MOST_BARE_S):
+        record.setdefault("step_time_s", _seconds(step))
     samples = next((found for pattern in _SAMPLES if (found := pattern.search(text))), None)
     if samples is not None:
         record["samples_per_s"] = float(samples[1])

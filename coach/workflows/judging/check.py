@@ -55,9 +55,9 @@ from coach.workflows.judging.why_pending import waiting_of
 from coach.workflows.sharing import share_diagnosis
 
 if TYPE_CHECKING:
-    from coach.workflows.judging import room_now
+    from coach.workflows.judging import room_now, stacks_kept
 else:
-    room_now = late("coach.workflows.judging", "room_now")
+    room_now, stacks_kept = late("coach.workflows.judging", "room_now", "stacks_kept")
 
 _STDIN_PATH = Path("/dev/stdin")
 
@@ -129,7 +129,8 @@ class Checker:
         if this is not None and (this.failure is not None or this.samples_per_s is not None):
             known = list_runs(self._io, self._settings.runs_root, run_index(self._settings))
             self._past.catch_up(this, known, self._io, self._read_past)
-        told = self._beside_others(room_now.with_room(diagnosis, snapshot, self._io), snapshot, this)
+        seen = stacks_kept.with_stacks(diagnosis, snapshot, self._settings)
+        told = self._beside_others(room_now.with_room(seen, snapshot, self._io), snapshot, this)
         told = self._as_told(told, _paths_read(target, snapshot, files))
         waiting = waiting_of(snapshot.job, self._io, self._paths.known)
         return Checked(told, snapshot, read, history=history, waiting=waiting)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coach.analysis.comparing.fix_chain import ancestry, siblings, why_no_further
+from coach.analysis.comparing.fix_chain import ancestry, is_too_long, siblings, why_no_further
 from coach.analysis.jobs.belonging import has_lost_its_job
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -38,6 +38,7 @@ def refuse_further(plan: Plan, parent: Run, settings: Settings, io: Io) -> None:
     beside = _launched(siblings(parent, known), settings, io)
     why = why_no_further(plan, ancestry(parent, known), beside)
     if why is not None:
+        begins = "no further fix" if is_too_long(ancestry(parent, known)) else "this fix was tried before"
         raise UserError(
-            f"no further fix: {why}", f"`coach compare {parent.run_id}` shows the chain, and its best run"
+            f"{begins}: {why}", f"`coach compare {parent.run_id}` shows the chain, and its best run"
         )

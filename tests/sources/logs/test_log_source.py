@@ -209,3 +209,17 @@ def test_the_time_of_the_last_write_to_a_log_is_known() -> None:
     io.append(str(PATH), b"step 2\n")
     io.now_s += 5.0
     assert chunk_of(source.poll()).tail.written_s == io.now_s
+
+
+def test_the_pause_before_the_last_words_of_slurm_is_known() -> None:
+    io = FakeIo()
+    io.write(str(PATH), b"step 1\n")
+    io.modified[str(PATH)] = io.now_s
+    source = source_of(io)
+    assert chunk_of(source.poll()).tail.last_pause_s == 0.0
+    pauses = []
+    for later_s in (480.0, 4.0, 70.0, 4.0):  # slurmstepd's words, srun's, then those of a next attempt
+        io.now_s += later_s
+        io.append(str(PATH), b"words\n")
+        pauses.append(chunk_of(source.poll()).tail.last_pause_s)
+    assert pauses == [480.0, 480.0, 70.0, 70.0]

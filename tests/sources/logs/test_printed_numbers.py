@@ -54,6 +54,12 @@ LINES = {
     "Ep02 | loss 0.9": {"epoch": 2, "loss": 0.9},
     "step1 loss: 0.2 of two models": {"loss": 0.2},
     "loss 0.5, total time 0.5, data 0.9": {"loss": 0.5, "data_time_s": 0.9},
+    "[rank2] step 56 loss 0.5872 step_time 0.613": {"step": 56, "loss": 0.5872, "step_time_s": 0.613},
+    "step 5 loss 0.5, iter time: 120.5 ms": {"step": 5, "loss": 0.5, "step_time_s": 0.1205},
+    "step 5 loss 0.5 batch_time 120.5": {"step": 5, "loss": 0.5},
+    "step 5 loss 0.5 avg_step_time 0.5, train_time 0.9": {"step": 5, "loss": 0.5},
+    "step 3 loss 2555167166416551936.0000": {"step": 3, "loss": 2555167166416551936},
+    "step 3 loss 0.00034567890123456789": {"step": 3, "loss": 0.00034567890123456789},
 }  # fmt: skip
 
 
