@@ -567,14 +567,15 @@ def test_a_silent_job_without_cpu_stood_still_also_under_five_minutes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pause_s", "num_lines", "is_told"), [(480.0, 20, True), (200.0, 20, False), (480.0, 1, False)]
+    ("pause_s", "seen_s", "num_lines", "is_told"),
+    [(480.0, 700.0, 20, True), (520.0, 740.0, 20, True), (200.0, 700.0, 20, False), (480.0, 700.0, 1, False)],
 )
 def test_a_silence_that_coach_saw_is_told_after_the_time_limit(
-    pause_s: float, num_lines: int, is_told: bool
+    pause_s: float, seen_s: float, num_lines: int, is_told: bool
 ) -> None:
     job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 600, 0, 600, 90.0, 100.0, 700.0)
     lines = (*(f"step {n} loss 2.0" for n in range(num_lines)), "slurmstepd: error: *** JOB 17 ***")
-    tail = LogTail("a", 1, lines, 1, len(lines), last_pause_s=pause_s, written_s=700.0)
+    tail = LogTail("a", 1, lines, 1, len(lines), last_pause_s=pause_s, written_s=seen_s)
     snapshot = TargetSnapshot("17", 700.0, job=job, log_tails=(tail,))
     findings = Engine(build()).diagnose(snapshot, history(())).findings
     titles = [fix.title for finding in findings if finding.rule == "JOB002" for fix in finding.fixes]

@@ -172,15 +172,18 @@ def seen_silence_s(snapshot: TargetSnapshot, ran_s: float | None) -> float | Non
     told = [tail for tail in snapshot.log_tails if any(map(_is_of_the_program, tail.plain))]
     if not told or snapshot.now_s is None or ran_s is None:
         return None
-    now_s = snapshot.now_s
-    silences = [
-        now_s - (tail.written_s or now_s) if _ends_with_the_program(tail) else tail.last_pause_s
-        for tail in told
-    ]
+    silences = [_seen_silence_of(tail, snapshot.now_s) for tail in told]
     num_lines = sum(tail.num_lines or 0 for tail in told)
     silent_s = min(silences)
     least_s = max(_MIN_SEEN_SILENCE_S, _OF_MEAN_GAP * max(0.0, ran_s - silent_s) / max(1, num_lines))
     return silent_s if silent_s >= least_s else None
+
+
+def _seen_silence_of(tail: LogTail, end_s: float) -> float:
+    written_s = end_s if tail.written_s is None else tail.written_s
+    if _ends_with_the_program(tail):
+        return max(0.0, end_s - written_s)
+    return max(0.0, tail.last_pause_s - max(0.0, written_s - end_s))  # the last words may be seen late
 
 
 def stood_still_s(snapshot: TargetSnapshot, history: History, ran_s: float | None) -> float | None:

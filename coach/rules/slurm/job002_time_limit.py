@@ -175,7 +175,7 @@ class TimeLimit(EndedBySlurm):
         if silent_s is not None:
             return Fix(
                 "Find out what it waited for (coach stacks on the next attempt), unless it keeps its output "
-                f"in a buffer: its log had not grown for {silent_s / 60:.0f} min when it was ended"
+                f"in a buffer: its log had not grown for {silent_s // 60:.0f} min when it was ended"
             )
         return None
 
