@@ -12,10 +12,12 @@ from typing import Any
 from textual import events, on
 from textual.app import App, SystemCommand
 from textual.binding import Binding
+from textual.css.query import NoMatches
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.widgets import Input
+from textual.worker import WorkerFailed
 
 from coach.analysis.judging.ranking import ranked_findings
 from coach.config import Settings
@@ -45,6 +47,7 @@ AGES_S = 5.0
 interval would send more over a slow connection."""
 FILTER_CHARACTER = "/"
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
+_TYPED = (events.Key, events.Paste, events.MouseEvent)
 
 
 def open_screens(
@@ -112,6 +115,7 @@ class CoachApp(App[None]):
             story=opening.story,
         )
         self.crash: BaseException | None = None
+        self._is_leaving = False
         self.animation_level = "none"
         self._take_theme(opening.theme)
         self.set_keymap(opening.keys.keymap)
@@ -163,6 +167,7 @@ class CoachApp(App[None]):
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
         """End the app. Cancel a search of Textual's palette first: it would fail when its list is removed."""
+        self._is_leaving = True
         self.workers.cancel_all()
         super().exit(result, return_code, message)
 
@@ -261,6 +266,8 @@ class CoachApp(App[None]):
         self._attention.focus(False)
 
     async def on_event(self, event: events.Event) -> None:
+        if self._is_leaving and isinstance(event, _TYPED):
+            return  # typed for the shell
         if isinstance(event, _AT_WORK) and not event.is_forwarded and self._attention.key():
             self._note_sleep()
             return
@@ -422,6 +429,8 @@ class CoachApp(App[None]):
     def _handle_exception(self, error: Exception) -> None:
         """Keep the exception and exit, so `open_screens` prints one line in place of Textual's traceback.
         Textual has no public hook for this."""
+        if self._is_leaving and isinstance(error, NoMatches | WorkerFailed):
+            return  # an app that ends mounts no widgets, so a screen that was just opened misses its own
         if self.crash is None:
             self.crash = error
         if self.is_headless:
