@@ -282,6 +282,8 @@ class CoachApp(App[None]):
                 self.top.note_key()
         if await done_at_once(self, event):
             return
+        if isinstance(event, events.Paste) and self.top is not None:
+            self.top.note("pasted text is no key, and no field is open: nothing was done")
         if isinstance(event, events.Key) and not event.is_forwarded and self.top is not None:
             self._heed_dead(self.top, event)
         await super().on_event(event)

@@ -192,3 +192,10 @@ async def test_keys_typed_while_coach_leaves_open_nothing(keys: tuple[str, ...])
         await driver.until(lambda: not driver.app.is_running, "coach ends")
         assert driver.app.crash is None
         assert not driver.app.return_code
+
+
+async def test_text_pasted_outside_of_a_field_does_nothing_and_says_so() -> None:
+    async with opened() as driver:
+        await burst(driver, "paste:q d R")
+        await driver.sees("pasted text is no key")
+        assert driver.place == "cluster"
