@@ -16,7 +16,8 @@ from coach.tui.table_view import TableView
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
-_FILTER = 'filter: text, state:pending, gpu:>0, user:me, -word, "two words"; coach jobs --help has them all'
+_FILTER = "filter: text, state:pending, gpu:>0, user:me, -word; all: coach jobs --help"
+"""Its words fit 80 columns."""
 
 
 class TableViewScreen(CoachScreen):

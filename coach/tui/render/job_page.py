@@ -125,7 +125,7 @@ def facts_lines(page: JobSubject, width: int, height: int) -> list[Line]:
 
 def _head(page: JobSubject, width: int) -> Line:
     if page.run is None and page.job is not None:
-        return facts.job_head(page.job, page.user)
+        return facts.job_head(page.job, page.user, width)
     return runs.head_line(page.run, page.followed, page.state, page.now_s, width)
 
 
