@@ -34,7 +34,7 @@ from coach.tui.render.text import (
 
 TWO_COLUMNS = 110
 """From this width on, the meaning of a value stands beside its source."""
-_FIRST = ("state", "reason", "finding", "summary", "left", "gpus")
+_FIRST = ("state", "reason", "why", "finding", "summary", "left", "gpus")
 _NAME = 13
 _SHOWN_GPUS = 4
 
@@ -47,9 +47,12 @@ def explain_cells(
     named = "findings" if table == "verdicts" else table
     source = TABLES.get(named)
     found = []
+    is_waiting = job is not None and explain_job(job) is not None
     for column, cell in sorted(cells, key=lambda each: _place(each[0].name)):
         if not cell.text.strip() and column.name != "reason":
             continue
+        if column.name == ("why" if is_waiting else "reason") and job is not None:
+            continue  # both columns show the same: Slurm's reason, or coach's verdict
         why = explain_job(job) if job is not None and column.name == "reason" else None
         told = explain_reason(why, source) if why is not None else None
         if told is None and cell.text.strip():
