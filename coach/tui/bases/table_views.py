@@ -65,6 +65,7 @@ class TableViewScreen(CoachScreen):
         view.sort_by_next(table.shown_columns)
         table.go_to_top_of_next()
         self._changed()
+        self.note(view.sort_words(table.shown_columns))
 
     def action_reverse(self) -> None:
         table, view = self._at_hand()
