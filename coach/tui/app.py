@@ -95,7 +95,10 @@ class CoachApp(App[None]):
     CSS = styles()
     TITLE = "coach"
     COMMANDS = {Commands}  # noqa: RUF012 (Textual's own spelling)
-    BINDINGS = [Binding(str(n), f"launch('{n}')", f"Launch recipe {n}", show=False) for n in range(1, 10)]  # noqa: RUF012 (Textual's own spelling)
+    BINDINGS = [  # noqa: RUF012 (Textual's own spelling)
+        *(Binding(str(n), f"launch('{n}')", f"Launch recipe {n}", show=False) for n in range(1, 10)),
+        Binding("ctrl+z", "help_quit", show=False),
+    ]
 
     def __init__(self, opening: Opening, clock: Callable[[], float] = time.monotonic) -> None:
         self._is_ascii = opening.is_ascii  # Textual asks for the driver in its constructor
@@ -384,6 +387,11 @@ class CoachApp(App[None]):
             self.exit()
         else:
             self.action_go_back()
+
+    def action_help_quit(self) -> None:
+        """Textual's action of ^c: name the key that leaves."""
+        if self.top is not None:
+            self.top.note(f"{self.context.label('quit')} leaves coach; ^c and ^z are no keys")
 
     async def action_go_to(self) -> None:
         """Ask for a name and open the job, node or screen of that name. Keys typed right after `:` go into
