@@ -292,3 +292,14 @@ async def test_telemetry_of_a_job_that_coach_did_not_launch_is_asked_for_and_the
         await driver.sees("power 300 of – W")
         await driver.press("t")
         await driver.sees("a step in it measures it already")
+
+
+async def test_the_footer_of_an_ended_foreign_job_offers_neither_cancel_nor_compare() -> None:
+    jobs = (make_job("21"), make_job("22", state="FAILED"))
+    async with opened(FakeSession(make_snapshot(jobs=jobs, runs=()))) as driver:
+        driver.app._go("job", "21")
+        await driver.sees("x cancel")
+        assert "c compare" not in driver.text()
+        driver.app._go("job", "22")
+        await driver.sees("FAILED")
+        assert "x cancel" not in driver.text()

@@ -27,6 +27,7 @@ from coach.tui.messages import ExplainWanted, PagerRequested, ScreenOpened, Scre
 from coach.tui.mode import Mode
 from coach.tui.question import Question
 from coach.tui.render.finding import cause_place
+from coach.tui.render.header import Hint
 from coach.tui.render.job_page import facts_lines, hidden_job_words, page_lines
 from coach.tui.render.queue import is_own
 from coach.tui.render.text import crumb, line, muted, printable
@@ -196,6 +197,18 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         run, keys = self._run, super().keys()
         is_drill = run is not None and run.drill is not None
         return tuple(key for key in keys if is_drill or key.id != "answer")
+
+    def _hints(self) -> list[Hint]:
+        """The footer's keys, without those that this job cannot use."""
+        run, folded = self._run, self._folded()
+        unfit = set() if run is not None else {"compare"}
+        if run is not None:
+            states = {self.context.state_of(run)}
+        else:
+            states = {part.state for part in folded.parts} if folded is not None else {None}
+        if all(state is not None and is_final(state) for state in states):
+            unfit.add("cancel")
+        return [hint for hint in super()._hints() if hint[0] not in unfit]
 
     def _chosen(self) -> list[Chosen]:
         folded, run = self._folded(), self._run
