@@ -183,5 +183,7 @@ def test_on_the_screens_a_key_that_is_switched_off_names_the_switch(
     assert "launch" not in shown.splitlines()[-1]
     terminal.send("1")
     terminal.wait_for("switches.launch")
+    terminal.send("Escape")  # before the recipes are read, a page says so
+    terminal.wait_for("x cancel")
     terminal.send("P")
     terminal.wait_for("switches.drills")

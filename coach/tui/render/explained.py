@@ -11,7 +11,7 @@ from coach.analysis.measured.gpu_quantities import GpuKey
 from coach.analysis.queueing.pending_reasons import explain_job
 from coach.lookback.history import History
 from coach.model.judging.finding import Finding
-from coach.model.slurm.cluster import Job
+from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import SourceStatus
 from coach.model.training.telemetry import GpuSample
 from coach.tui.render.severity import severity_sign, severity_tone
@@ -58,7 +58,8 @@ def explain_cells(
         if told is None and cell.text.strip():
             told = explain_column(named, column.name, column.title, cell.text.strip(), source)
         if told is not None:
-            found.append(told)
+            is_over = column.name == "left" and job is not None and is_final(job.state)
+            found.append(replace(told, to_do="") if is_over else told)
     return tuple(found)
 
 
