@@ -180,6 +180,8 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
     def _questions_about(self, folded: FoldedJob) -> tuple[Question, ...]:
         if all(job.raw_job_id is None for job in folded.parts):
             return ()
+        if self._run is not None and is_final(self.context.state_of(self._run) or ""):
+            return ()  # the queue may be older than the run's end
         is_mine = is_own(folded.job, self.context.user)
         # A recording has measurements, but no answers.
         is_recorded = self.context.mode in (Mode.REPLAY, Mode.DEMO)
