@@ -219,7 +219,8 @@ class Settings:
     """The state of each config file that was looked for."""
 
     def why_off(self, switch: Switch) -> str | None:
-        """The site's reason, then key and place, because a narrow screen cuts the end; None if it is allowed."""
+        """Why the site's file forbids it; None if it is allowed. The site's own reason comes before key and
+        place, because a narrow screen cuts the end."""
         if switch not in self.switched_off:
             return None
         lock = self.lock_of(switch.key)

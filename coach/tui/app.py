@@ -285,16 +285,16 @@ class CoachApp(App[None]):
                 self.top.note_key()
         if await done_at_once(self, event):
             return
-        if isinstance(event, events.Paste) and self.top is not None:
-            self.top.note("pasted text is no key, and no field is open: nothing was done")
-        if isinstance(event, events.Key) and not event.is_forwarded and self.top is not None:
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded and self.top is not None:
             self._heed_dead(self.top, event)
         await super().on_event(event)
 
-    def _heed_dead(self, top: CoachScreen, event: events.Key) -> None:
-        """Say why a key does nothing. After a `/` that does nothing, the user types a line of text:
+    def _heed_dead(self, top: CoachScreen, event: events.Key | events.Paste) -> None:
+        """Say why a key or a paste does nothing. After a `/` that does nothing, the user types a line:
         `_is_stray` then ignores its characters."""
-        if top.note_dead(event) and event.character == FILTER_CHARACTER:
+        if isinstance(event, events.Paste):
+            top.note("pasted text is no key, and no field is open: nothing was done")
+        elif top.note_dead(event) and event.character == FILTER_CHARACTER:
             self._stray_line.begin()
             top.note(self._stray_line.words)
 

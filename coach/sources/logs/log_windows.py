@@ -179,8 +179,8 @@ class LogWindows:
         return limit
 
     def _long_line(self, start: int, end: int) -> bytes:
-        """The text of a line longer than half a window: its beginning and its length, or the last state of its
-        progress bar."""
+        """The text of a line longer than half a window: its beginning and its length, or the last state of
+        its progress bar."""
         head = _text_of(self._io.read(self._path, start, _SHOWN_BYTES))
         if b"\r" in head:
             return _text_of(self._io.read(self._path, end - _SHOWN_BYTES, _SHOWN_BYTES)).rstrip(b"\n\0")

@@ -4,7 +4,6 @@ anyway, and asks Slurm nothing."""
 from __future__ import annotations
 
 from coach.analysis.judging.ranking import RankedFinding, by_cause, went_wrong
-from coach.model.launching.site import Switch
 from coach.model.slurm.cluster import Job, is_final
 from coach.tui.context import Context
 from coach.tui.first_screen.arrays import Arrays
@@ -57,12 +56,14 @@ class Told:
             return []
         nodes, partitions = context.snapshot.nodes, context.snapshot.partitions
         return first_start_lines(
-            context.here, context.place, nodes, partitions, context.label, width, can_launch=self._can_launch
+            context.here,
+            context.place,
+            nodes,
+            partitions,
+            context.label,
+            width,
+            can_launch=context.can_launch,
         )
-
-    @property
-    def _can_launch(self) -> bool:
-        return self._context.mode is Mode.LIVE and Switch.LAUNCH not in self._context.switched_off
 
     def empty_queue_note(self, query: str, *, has_answer: bool, is_failed: bool) -> str:
         """The text of an empty queue."""
@@ -72,7 +73,7 @@ class Told:
             context.are_all_shown,
             query,
             "jobs" in context.snapshot.hidden,
-            can_launch=self._can_launch,
+            can_launch=context.can_launch,
             is_recorded=mode in (Mode.REPLAY, Mode.DEMO),
             has_queue=not context.place.startswith("local"),
             is_failed_today=is_failed,
@@ -96,7 +97,7 @@ class Told:
         runs = sorted(context.snapshot.runs, key=lambda run: run.run_id, reverse=True)[:height]
         if told := [(run, context.state_of(run), self._verdict(run.run_id)) for run in runs]:
             return "your newest runs", run_lines(told, context.now_s, width, height)
-        if not self._can_launch:
+        if not context.can_launch:
             return "", []
         keys = [(key.label, key.word, key.tooltip.partition(". ")[0]) for key in context.launch_keys]
         return "trainings to begin with", launch_lines(keys, width)[:height]

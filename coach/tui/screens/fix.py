@@ -12,7 +12,6 @@ from coach.tui.context import Context
 from coach.tui.messages import FixRequested, RelaunchRequested
 from coach.tui.ports import PARENT_CHOICES, RelaunchOffer
 from coach.tui.render.fix import change_lines, diff_lines, parent_lines, why_lines
-from coach.tui.render.header import Hint
 from coach.tui.render.text import Line, short_id
 from coach.tui.widgets.lines import LinesView
 
@@ -68,12 +67,11 @@ class FixScreen(DecisionScreen, screen="fix"):
         pane.styles.height = max(1, len(rows)) + more
         pane.set_lines(rows)
 
-    def _hints(self) -> list[Hint]:
-        """The footer's keys, without those that do nothing after a refusal."""
-        dead = set() if self._error is None else {"confirm"}
-        if self._error is not None and self._offer is None:
-            dead |= {"trial", "parent"}
-        return [hint for hint in super()._hints() if hint[0] not in dead]
+    def unfit_keys(self) -> frozenset[str]:
+        """Those that do nothing after a refusal."""
+        if self._error is None:
+            return frozenset()
+        return frozenset({"confirm", "trial", "parent"} if self._offer is None else {"confirm"})
 
     def action_next_choice(self) -> None:
         if self._offer is None or not self._offer.is_parent_active or self.is_busy:

@@ -27,7 +27,6 @@ from coach.tui.messages import ExplainWanted, PagerRequested, ScreenOpened, Scre
 from coach.tui.mode import Mode
 from coach.tui.question import Question
 from coach.tui.render.finding import cause_place
-from coach.tui.render.header import Hint
 from coach.tui.render.job_page import facts_lines, hidden_job_words, page_lines
 from coach.tui.render.queue import is_own
 from coach.tui.render.text import crumb, line, muted, printable
@@ -171,7 +170,9 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
     def _ask(self, folded: FoldedJob) -> None:
         """Ask the questions that fit the job's current state. When the state changes, ask anew: older answers
         do not cover it."""
-        wanted = self._questions_about(folded)
+        has_ended = self._run is not None and is_final(self.context.state_of(self._run) or "")
+        # The queue may be older than the run's end.
+        wanted = () if has_ended else self._questions_about(folded)
         for question in wanted:
             if question not in self.questions:
                 self.post_message(Wanted(question, is_anew=self._has_asked))
@@ -180,8 +181,6 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
     def _questions_about(self, folded: FoldedJob) -> tuple[Question, ...]:
         if all(job.raw_job_id is None for job in folded.parts):
             return ()
-        if self._run is not None and is_final(self.context.state_of(self._run) or ""):
-            return ()  # the queue may be older than the run's end
         is_mine = is_own(folded.job, self.context.user)
         # A recording has measurements, but no answers.
         is_recorded = self.context.mode in (Mode.REPLAY, Mode.DEMO)
@@ -200,17 +199,15 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         is_drill = run is not None and run.drill is not None
         return tuple(key for key in keys if is_drill or key.id != "answer")
 
-    def _hints(self) -> list[Hint]:
-        """The footer's keys, without those that this job cannot use."""
+    def unfit_keys(self) -> frozenset[str]:
+        """Those that this job cannot use."""
         run, folded = self._run, self._folded()
-        unfit = set() if run is not None else {"compare"}
         if run is not None:
             states = {self.context.state_of(run)}
         else:
             states = {part.state for part in folded.parts} if folded is not None else {None}
-        if all(state is not None and is_final(state) for state in states):
-            unfit.add("cancel")
-        return [hint for hint in super()._hints() if hint[0] not in unfit]
+        has_ended = all(state is not None and is_final(state) for state in states)
+        return frozenset((*(["cancel"] if has_ended else []), *(["compare"] if run is None else [])))
 
     def _chosen(self) -> list[Chosen]:
         folded, run = self._folded(), self._run

@@ -61,7 +61,7 @@ class LinesView(ScrollView, can_focus=True):
         self._scroll_page(-1)
 
     def _scroll_page(self, direction: int) -> None:
-        """Scroll at once. Textual scrolls after the next paint, so of two keys before it one would be lost."""
+        """Scroll at once: Textual scrolls after the next paint, so that one of two keys before it is lost."""
         if not self.allow_vertical_scroll:
             raise SkipAction
         y = self.scroll_target_y + direction * self.room.height
