@@ -93,10 +93,9 @@ _TEACHING = frozenset({"drill", "cohort", "workshop"})
 def guarded(command: Callable[[], int]) -> int:
     """Run a front end. A user error prints one line, a second line with the hint, and gives exit status 2. A
     file that cannot be used is one as well: a full disk, or a run that another coach removed meanwhile."""
+    _replace_closed_streams()
     try:
-        status = command()
-        sys.stdout.flush()
-        return status
+        return _flushed(command)
     except UserError as error:
         print(f"coach: {printable(error.message)}", file=sys.stderr)
         if error.hint:
@@ -105,9 +104,7 @@ def guarded(command: Callable[[], int]) -> int:
             print(printable(line.expandtabs(4)), file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
-        # The reader (head, less) has closed the pipe. Python would complain again when it flushes at exit.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # the reader (head, less) has closed the pipe
         return 0
     except KeyboardInterrupt:
         return 130
@@ -116,7 +113,36 @@ def guarded(command: Callable[[], int]) -> int:
         if words is None:
             raise
         print(f"coach: {printable(words)}", file=sys.stderr)
+        if isinstance(error, OSError) and error.filename is None:
+            _discard_output()
         return 2
+
+
+def _flushed(command: Callable[[], int]) -> int:
+    try:
+        status = command()
+    except SystemExit:  # argparse has printed its help
+        sys.stdout.flush()
+        raise
+    sys.stdout.flush()
+    return status
+
+
+def _discard_output() -> None:
+    """Send what is left of standard output nowhere. Python would complain again when it flushes at exit."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _replace_closed_streams() -> None:
+    """Put the null device in place of a standard stream that the caller closed (`>&-`)."""
+    if sys.stdin is None or sys.stdout is None or sys.stderr is None:
+        while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+            pass
+        os.close(number)
+        sys.stdin = sys.stdin or open(0)  # noqa: SIM115 (these stay open to the end)
+        sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
+        sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
 
 
 def run_command(name: str, arguments: Sequence[str]) -> int:

@@ -219,13 +219,14 @@ class Settings:
     """The state of each config file that was looked for."""
 
     def why_off(self, switch: Switch) -> str | None:
-        """The reason why the site's file forbids it, with key and place; None if it is allowed."""
+        """Why the site's file forbids it; None if it is allowed. The site's own reason comes before key and
+        place, because a narrow screen cuts the end."""
         if switch not in self.switched_off:
             return None
         lock = self.lock_of(switch.key)
         place = self.origins.get(switch.key) or (lock.origin if lock is not None else "the site's file")
         words = f"switched off by the site: {switch.key} in {place}"
-        return words if lock is None else f"{words}: {lock.reason}"
+        return words if lock is None else f"{lock.reason} ({words})"
 
     def lock_of(self, key: str) -> Lock | None:
         """The lock on a key, or on a table that contains it."""

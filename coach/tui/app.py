@@ -12,10 +12,12 @@ from typing import Any
 from textual import events, on
 from textual.app import App, SystemCommand
 from textual.binding import Binding
+from textual.css.query import NoMatches
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.widgets import Input
+from textual.worker import WorkerFailed
 
 from coach.analysis.judging.ranking import ranked_findings
 from coach.config import Settings
@@ -45,6 +47,7 @@ AGES_S = 5.0
 interval would send more over a slow connection."""
 FILTER_CHARACTER = "/"
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
+_TYPED = (events.Key, events.Paste, events.MouseEvent)
 
 
 def open_screens(
@@ -92,7 +95,10 @@ class CoachApp(App[None]):
     CSS = styles()
     TITLE = "coach"
     COMMANDS = {Commands}  # noqa: RUF012 (Textual's own spelling)
-    BINDINGS = [Binding(str(n), f"launch('{n}')", f"Launch recipe {n}", show=False) for n in range(1, 10)]  # noqa: RUF012 (Textual's own spelling)
+    BINDINGS = [  # noqa: RUF012 (Textual's own spelling)
+        *(Binding(str(n), f"launch('{n}')", f"Launch recipe {n}", show=False) for n in range(1, 10)),
+        Binding("ctrl+z", "help_quit", show=False),
+    ]
 
     def __init__(self, opening: Opening, clock: Callable[[], float] = time.monotonic) -> None:
         self._is_ascii = opening.is_ascii  # Textual asks for the driver in its constructor
@@ -112,6 +118,7 @@ class CoachApp(App[None]):
             story=opening.story,
         )
         self.crash: BaseException | None = None
+        self._is_leaving = False
         self.animation_level = "none"
         self._take_theme(opening.theme)
         self.set_keymap(opening.keys.keymap)
@@ -163,6 +170,7 @@ class CoachApp(App[None]):
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
         """End the app. Cancel a search of Textual's palette first: it would fail when its list is removed."""
+        self._is_leaving = True
         self.workers.cancel_all()
         super().exit(result, return_code, message)
 
@@ -261,6 +269,8 @@ class CoachApp(App[None]):
         self._attention.focus(False)
 
     async def on_event(self, event: events.Event) -> None:
+        if self._is_leaving and isinstance(event, _TYPED):
+            return  # typed for the shell
         if isinstance(event, _AT_WORK) and not event.is_forwarded and self._attention.key():
             self._note_sleep()
             return
@@ -275,14 +285,16 @@ class CoachApp(App[None]):
                 self.top.note_key()
         if await done_at_once(self, event):
             return
-        if isinstance(event, events.Key) and not event.is_forwarded and self.top is not None:
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded and self.top is not None:
             self._heed_dead(self.top, event)
         await super().on_event(event)
 
-    def _heed_dead(self, top: CoachScreen, event: events.Key) -> None:
-        """Say why a key does nothing. After a `/` that does nothing, the user types a line of text:
+    def _heed_dead(self, top: CoachScreen, event: events.Key | events.Paste) -> None:
+        """Say why a key or a paste does nothing. After a `/` that does nothing, the user types a line:
         `_is_stray` then ignores its characters."""
-        if top.note_dead(event) and event.character == FILTER_CHARACTER:
+        if isinstance(event, events.Paste):
+            top.note("pasted text is no key, and no field is open: nothing was done")
+        elif top.note_dead(event) and event.character == FILTER_CHARACTER:
             self._stray_line.begin()
             top.note(self._stray_line.words)
 
@@ -376,6 +388,11 @@ class CoachApp(App[None]):
         else:
             self.action_go_back()
 
+    def action_help_quit(self) -> None:
+        """Textual's action of ^c: name the key that leaves."""
+        if self.top is not None:
+            self.top.note(f"{self.context.label('quit')} leaves coach; ^c and ^z are no keys")
+
     async def action_go_to(self) -> None:
         """Ask for a name and open the job, node or screen of that name. Keys typed right after `:` go into
         the field."""
@@ -422,6 +439,8 @@ class CoachApp(App[None]):
     def _handle_exception(self, error: Exception) -> None:
         """Keep the exception and exit, so `open_screens` prints one line in place of Textual's traceback.
         Textual has no public hook for this."""
+        if self._is_leaving and isinstance(error, NoMatches | WorkerFailed):
+            return  # an app that ends mounts no widgets, so a screen that was just opened misses its own
         if self.crash is None:
             self.crash = error
         if self.is_headless:

@@ -14,7 +14,7 @@ from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot
 from coach.model.training.run import Run
 from coach.tui.keys.key import Key
-from coach.tui.keys.table import NOTHING_OFF, SHIPPED, SwitchedOff
+from coach.tui.keys.table import NOTHING_OFF, SHIPPED, SwitchedOff, can_launch
 from coach.tui.mode import Mode
 from coach.tui.ports import Session
 from coach.tui.question import Answers
@@ -98,6 +98,11 @@ class Context:
         """The label of a key: the user's choice in the config, else the shipped one. Each hint on a screen
         names its key by this."""
         return self.key_table[key_id].label
+
+    @property
+    def can_launch(self) -> bool:
+        """True if neither the mode nor the site forbids launches."""
+        return can_launch(self.mode, self.switched_off)
 
     @property
     def now_s(self) -> float:

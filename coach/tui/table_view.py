@@ -11,7 +11,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Generic, TypeVar
 
-from coach.analysis.query.language import Order, Vocabulary
+from coach.analysis.query.language import Field, Order, Vocabulary
 from coach.model.errors import UserError
 from coach.tui.render.table import Column
 from coach.workflows.watching.table_views import View
@@ -68,10 +68,21 @@ class TableView(Generic[T]):
 
     def sort_by_next(self, shown: Sequence[str]) -> None:
         """Sort by the next of the shown columns; after the last, return to the default order."""
-        vocabulary = self._vocabulary()
-        names = [field.name for name in shown if (field := vocabulary.field(name)) is not None]
+        names = [field.name for name in shown if (field := self._field(name)) is not None]
         at = names.index(self._sorted_by) + 1 if self._sorted_by in names else 0
         self.view = replace(self.view, sort=names[at] if at < len(names) else "")
+
+    def sort_words(self, shown: Sequence[str]) -> str:
+        """The column that sorts the rows, and the shown columns that no sort can use."""
+        titles = {column.name: column.title for column in self._columns if column.title}
+        without = [titles[name] for name in shown if name in titles and self._field(name) is None]
+        by = self.sorted_column
+        told = f"sorted by {titles[by[0]]}" if by is not None else "in the original order"
+        return f"{told}; not sortable: {', '.join(without)}" if without else told
+
+    def _field(self, column: str) -> Field[T] | None:
+        """The field of a column; the one for narrow lists has the field of the wide one."""
+        return self._vocabulary().field(column.removeprefix("short_"))
 
     def reverse(self) -> None:
         if self.view.sort:

@@ -34,6 +34,10 @@ ESCDELAY (milliseconds) sets another time, as for other programs.
 REST_WAIT_S = 2.0
 """Seconds to wait for the rest of a sequence. Then its beginning is dropped: it was not typed by the user."""
 _TICK_S = 0.1
+_PASTE_CHARACTERS = 200
+_PASTE_VARIETY = 8
+_PASTE_PAUSE_S = 0.1
+"""A pause after which a paste without marks has ended."""
 
 _WHOLE = re.compile(
     r"\x1b(?:"
@@ -116,20 +120,41 @@ class WholeSequences:
                 yield ESC
 
 
+def _is_paste(text: str) -> bool:
+    """True if one read holds so much text that it was pasted into a terminal that does not mark pastes. A key
+    held on a slow line repeats few characters."""
+    has_lines = "\r" in text or "\n" in text
+    return len(text) >= _PASTE_CHARACTERS and has_lines and len(set(text)) >= _PASTE_VARIETY
+
+
 class PatientParser(XTermParser):
     """Textual's parser, given whole sequences only. An unknown sequence is dropped, not typed."""
 
     def __init__(self, escape_wait_s: float = ESCAPE_WAIT_S) -> None:
         super().__init__()
         self._sequences = WholeSequences(escape_wait_s)
+        self._pasted = ""
+        """A paste whose end has not been seen."""
+        self._pasted_s = 0.0
 
     def feed(self, data: str) -> Iterator[Message]:
         for part in self._sequences.add(data, monotonic()):
-            yield from self._messages(part)
+            if part[0] != ESC and (self._pasted or _is_paste(part)):
+                self._pasted, self._pasted_s = self._pasted + part, monotonic()
+            else:
+                yield from self._paste()
+                yield from self._messages(part)
 
     def tick(self) -> Iterator[Message]:
+        if monotonic() - self._pasted_s >= _PASTE_PAUSE_S:
+            yield from self._paste()
         for part in self._sequences.waited(monotonic()):
             yield from self._messages(part)
+
+    def _paste(self) -> Iterator[Message]:
+        if self._pasted:
+            text, self._pasted = self._pasted, ""
+            yield events.Paste(text.replace("\0", ""))
 
     def _messages(self, part: str) -> Iterator[Message]:
         if part == ESC:

@@ -45,7 +45,8 @@ def test_a_local_launch_is_refused_with_the_site_s_reason_and_leaves_nothing(
     done = coach(env, "launch", "baseline", "--backend", "local", *more)
     assert (done.returncode, done.stdout) == (2, "")
     assert (
-        f"switched off by the site: switches.local_backend in {tmp_path}/site.toml:2: {REASON}" in done.stderr
+        f"{REASON} (switched off by the site: switches.local_backend in {tmp_path}/site.toml:2)"
+        in done.stderr
     )
     assert not (tmp_path / "runs").exists()
 
@@ -178,8 +179,11 @@ def test_on_the_screens_a_key_that_is_switched_off_names_the_switch(
     site.write_text("[switches]\nlaunch = false\ndrills = false\n")
     env = {name: os.environ[name] for name in ("COACH_HOME", "COACH_SITE", "COACH_AS_ROOT")}
     terminal = open_terminal([sys.executable, "-m", "coach", "--backend", "local"], env=env)
-    terminal.wait_for("1-5 launch")
+    shown = terminal.wait_for("x cancel", "nodes · 1")
+    assert "launch" not in shown.splitlines()[-1]
     terminal.send("1")
     terminal.wait_for("switches.launch")
+    terminal.send("Escape")  # before the recipes are read, a page says so
+    terminal.wait_for("x cancel")
     terminal.send("P")
     terminal.wait_for("switches.drills")

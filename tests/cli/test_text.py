@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -96,3 +99,21 @@ def test_a_file_that_cannot_be_used_is_told_in_one_line(
     assert line.startswith(f"coach: {torn}: not valid JSON (")
     assert guarded(lambda: len((tmp_path / "gone\n").read_text())) == 2
     assert capsys.readouterr().err == f"coach: {tmp_path}/gone␊: No such file or directory\n"
+
+
+@pytest.mark.parametrize("words", ["--version", "explain MEM001"])
+def test_a_command_with_a_closed_standard_output_prints_nothing(words: str) -> None:
+    done = _in_shell(f"{words} >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this machine has no /dev/full")
+def test_help_that_cannot_be_written_says_so() -> None:
+    done = _in_shell("--help > /dev/full")
+    assert (done.returncode, done.stderr) == (2, "coach: a write failed: No space left on device\n")
+
+
+def _in_shell(words: str) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    shell = ["sh", "-c", f'"{sys.executable}" -m coach {words}']
+    return subprocess.run(shell, env=env, capture_output=True, text=True, timeout=60)

@@ -111,7 +111,7 @@ def test_the_file_of_the_site_beside_all_versions_counts_and_its_locks_hold(
         env = {**os.environ, "COACH_HOME": str(tmp_path), "COACH_SITE": str(tmp_path / "own.toml")}
         argv = [prefix / __version__ / "bin" / "coach", "cancel", "17", "--yes"]
         done = subprocess.run(argv, env=env | {"COACH_AS_ROOT": "1"}, capture_output=True, text=True)
-        assert f"switched off by the site: switches.cancel in {site}:2: exam week" in done.stderr
+        assert f"exam week (switched off by the site: switches.cancel in {site}:2)" in done.stderr
     finally:
         site.write_text(template)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from textual import events
 from textual.widgets import Input
 
@@ -182,3 +183,19 @@ async def test_a_new_form_keeps_text_that_was_typed_while_it_was_built() -> None
         assert field.value == "34"
         await driver.until(lambda: len(ports.launches.requests) == 2, "the plan of what is shown")
         assert ports.launches.requests[-1].num_nodes == 34
+
+
+@pytest.mark.parametrize("keys", [("q", "d"), ("ctrl+q", "r"), ("q", "question_mark")])
+async def test_keys_typed_while_coach_leaves_open_nothing(keys: tuple[str, ...]) -> None:
+    async with opened() as driver:
+        await burst(driver, *keys)
+        await driver.until(lambda: not driver.app.is_running, "coach ends")
+        assert driver.app.crash is None
+        assert not driver.app.return_code
+
+
+async def test_text_pasted_outside_of_a_field_does_nothing_and_says_so() -> None:
+    async with opened() as driver:
+        await burst(driver, "paste:q d R")
+        await driver.sees("pasted text is no key")
+        assert driver.place == "cluster"

@@ -94,3 +94,11 @@ async def test_where_no_row_is_enter_says_so(place: str, keys: str) -> None:
         if place != "runs":
             await driver.press("enter")
         await driver.sees("there is no row under the cursor")
+
+
+@pytest.mark.parametrize("key", ["ctrl+c", "ctrl+z"])
+async def test_the_keys_that_end_or_stop_other_programs_name_the_key_that_leaves(key: str) -> None:
+    async with opened() as driver:
+        await driver.press(key, key)
+        await driver.sees("^q leaves coach")
+        assert "Do you want to quit" not in driver.text()

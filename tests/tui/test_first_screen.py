@@ -232,3 +232,12 @@ async def test_the_first_start_has_a_strip_that_goes_at_the_first_key_for_good(t
         await driver.press("j")
         assert driver.app.context.here is None
         assert "Here: slurm tiger" not in driver.text()
+
+
+async def test_a_low_terminal_shows_jobs_rather_than_nodes() -> None:
+    async with opened(size=(40, 12)) as driver:
+        job_id = driver.app.context.snapshot.jobs[0].job_id
+        await driver.sees(f" {job_id} ")
+        assert "nodes ·" not in driver.text()
+        await driver.pilot.resize_terminal(80, 30)
+        await driver.sees("nodes ·")

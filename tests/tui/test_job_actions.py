@@ -15,6 +15,7 @@ from coach.model.errors import UserError
 from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.snapshot import SourceStatus, TargetSnapshot
 from coach.model.training.log import LogFile, LogTail
+from coach.model.training.run import RunExit
 from coach.model.training.telemetry import GpuSample, HostSample, Rung
 from coach.tui.key_guard import GUARD_S
 from coach.tui.messages import ActionConfirmed
@@ -22,7 +23,7 @@ from coach.tui.mode import Mode
 from coach.tui.screens.confirm import ConfirmScreen
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_ports import FakeJobActions, FakePorts
-from tests.tui.fake_session import NOW_S, RUN_ID, FakeSession, make_job, make_snapshot
+from tests.tui.fake_session import NOW_S, RUN_ID, FakeSession, make_job, make_run, make_snapshot, make_target
 
 WAITING = tuple(
     make_job(str(number), state="PENDING", reason="Priority", nodes=None, submit_time_s=NOW_S - number)
@@ -292,3 +293,29 @@ async def test_telemetry_of_a_job_that_coach_did_not_launch_is_asked_for_and_the
         await driver.sees("power 300 of – W")
         await driver.press("t")
         await driver.sees("a step in it measures it already")
+
+
+async def test_the_footer_of_an_ended_foreign_job_offers_neither_cancel_nor_compare() -> None:
+    jobs = (make_job("21"), make_job("22", state="FAILED"))
+    async with opened(FakeSession(make_snapshot(jobs=jobs, runs=()))) as driver:
+        driver.app._go("job", "21")
+        await driver.sees("x cancel")
+        assert "c compare" not in driver.text()
+        driver.app._go("job", "22")
+        await driver.sees("FAILED")
+        assert "x cancel" not in driver.text()
+
+
+async def test_a_run_that_has_ended_asks_nothing_of_a_queue_that_still_says_running() -> None:
+    run, row = make_run(), replace(make_job(state="PENDING", reason="None"), raw_job_id="17")
+    goes_on = make_target(run, row)
+    ended = replace(goes_on, exit=RunExit("FAILED", 1, NOW_S, ()))
+    snapshot = make_snapshot(jobs=(row,), runs=(run,), targets=MappingProxyType({RUN_ID: ended}))
+    async with opened(FakeSession(snapshot)) as driver:
+        driver.app._go("job", RUN_ID)
+        await driver.sees("FAILED")
+        assert driver.app.screen.questions == ()
+        assert "waits its turn" not in driver.text()
+        driver.session.push(replace(snapshot, targets=MappingProxyType({RUN_ID: goes_on})))
+        await driver.sees("waits its turn")
+        assert driver.app.screen.questions

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from textual import events
 
 from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.model.training.log import LogFile, LogTail
@@ -295,3 +296,15 @@ async def test_esc_stops_a_search(tmp_path: Path) -> None:
 
 def screen_look(path: Path) -> log_windows.LogLook:
     return log_windows.LogLook((str(path),), offset=0, words="nowhere")
+
+
+async def test_each_of_many_pages_in_one_burst_counts(tmp_path: Path) -> None:
+    path = _write(tmp_path, _steps(1000))
+    async with opened(_session(path)) as driver:
+        pager = await _open_log(driver)
+        await driver.press("home")
+        await driver.until(lambda: pager.in_sight[0] == 0, "the first line")
+        for key in ("pagedown",) * 10 + ("pageup",) * 4:
+            driver.app.post_message(events.Key(key, None))
+        await driver.settle()
+        assert pager.in_sight[0] == 6 * pager.room.height

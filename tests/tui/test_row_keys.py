@@ -8,15 +8,17 @@ from types import MappingProxyType
 import pytest
 
 from coach.lookback.history import History
+from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Fix
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.tui.mode import Mode
+from coach.tui.ports import RelaunchOffer
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_ports import FakePorts, FakeQuestions
+from tests.tui.fake_ports import FakeFixes, FakePorts, FakeQuestions
 from tests.tui.fake_session import NOW_S, RUN_ID, FakeSession, make_job, make_snapshot
 from tests.tui.test_findings import idle
 
@@ -44,6 +46,19 @@ async def test_f_in_the_queue_fixes_the_run_of_the_row() -> None:
         await driver.press("home", "F")
         await driver.reaches("fix")
         await driver.sees("y relaunches as a child run")
+
+
+async def test_a_page_without_a_further_fix_does_not_offer_to_relaunch() -> None:
+    class NoFixes(FakeFixes):
+        def offer_fix(self, *arguments: object, **options: object) -> RelaunchOffer:
+            raise UserError("no further fix: ddp-4f2a was launched exactly so")
+
+    async with opened(ports=FakePorts(fixes=NoFixes())) as driver:
+        await driver.press("home", "F")
+        await driver.sees("no further fix")
+        footer = driver.text().splitlines()[-1]
+        assert "Esc back" in footer
+        assert not any(word in footer for word in ("y yes", "parent", "try"))
 
 
 async def test_f_in_the_queue_submits_a_foreign_job_again_with_time_memory_and_excluded_nodes() -> None:

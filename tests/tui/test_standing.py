@@ -89,6 +89,10 @@ async def test_a_key_that_the_site_switches_off_says_so_until_it_is_on_again(swi
         await driver.press(KEYS[switch])
         await driver.sees(f"is off: switched off by the site: {switch.key} in /etc/coach/site.toml:4")
         assert driver.place == "cluster"
+        offer = {Switch.CANCEL: "x cancel", Switch.STACKS: "S stacks", Switch.LAUNCH: " launch "}.get(switch)
+        await driver.press("escape")
+        assert offer is None or offer not in driver.text()
         reach.use(SETTINGS)
         session.push(make_snapshot())
         await driver.until(lambda: not app.context.switched_off, "it is on again")
+        await driver.sees(offer or "")

@@ -139,3 +139,17 @@ def test_reports_of_the_terminal_are_not_taken_for_keys(line: Line) -> None:
     (size,) = line.send("\x1b[48;24;80", ";480;640t")
     assert isinstance(size, events.Resize)
     assert size.size == (80, 24)
+
+
+def test_many_lines_in_one_read_are_a_paste_and_no_keys(line: Line) -> None:
+    text = "paste line x y F A \r" * 500
+    pieces = [text[at : at + 4096] for at in range(0, len(text), 4096)]
+    (paste,) = line.send(*pieces, apart_s=0.01)
+    assert isinstance(paste, events.Paste)
+    assert paste.text == text
+    assert line.send("q") == ["q"], "a key after the pause"
+
+
+@pytest.mark.parametrize("typed", ["j" * 400, "\r" * 300, "jjk\r" * 100])
+def test_held_keys_in_one_read_stay_keys(line: Line, typed: str) -> None:
+    assert len(line.send(typed)) == len(typed)

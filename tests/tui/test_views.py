@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from coach.analysis.query.job_fields import job_vocabulary
 from coach.model.slurm.accounting import Efficiency, PastJob
+from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.mode import Mode
+from coach.tui.render.queue import JOB_COLUMNS
+from coach.tui.table_view import TableView
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
 from coach.workflows.watching.table_views import FILE_NAME, View, ViewStore
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_ports import FakePorts, FakeQuestions
-from tests.tui.fake_session import FakeSession, make_job, make_snapshot
+from tests.tui.fake_session import NOW_S, FakeSession, make_job, make_snapshot
 
 
 def ids(driver: Driver) -> list[str]:
@@ -182,3 +186,14 @@ async def test_the_history_is_filtered_and_sorted_by_its_own_words() -> None:
         await driver.sees("GPU↓")
         table = driver.app.screen.query_one("#past", KeyedTable)
         assert [key.split()[0] for key in table._rows.keys] == ["7", "8", "9"]
+
+
+def test_sorting_goes_through_the_columns_of_a_narrow_list_and_names_the_others() -> None:
+    view = TableView(lambda: job_vocabulary("ada", NOW_S, expand_nodes), JOB_COLUMNS)
+    shown = ("job_id", "short_name", "state", "doing", "why")
+    sorted_by = []
+    for _ in range(4):
+        view.sort_by_next(shown)
+        sorted_by.append(view.view.sort)
+        assert view.sort_words(shown).endswith("; not sortable: PROGRESS, FINDING, WHY")
+    assert sorted_by == ["id", "name", "state", ""]

@@ -126,7 +126,7 @@ COLUMNS: dict[str, Text] = {
         "low beside high use: the kernels are small, or wait for memory",
     ),
     "queue.why": (
-        "the job's most severe finding; for a pending job, Slurm's reason",
+        "the job's most severe finding, or that it has none; else Slurm's reason",
         f"{_JUDGED}; {_SQUEUE}, field Reason",
         "Enter opens it",
     ),

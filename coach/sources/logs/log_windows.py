@@ -25,6 +25,11 @@ from coach.sources.logs.line_text import ANSI, decode, last_state, parse_time_s
 _HALF_BYTES = 64 << 10
 """Bytes in a window on each side of the requested line."""
 _HALF_LINES = 2000
+_FEW_LINES = 200
+_FEW_BYTES = 8 << 10
+"""If one side of the requested line has fewer lines and bytes, they may not fill the pager."""
+_SHOWN_BYTES = 4 << 10
+"""Bytes shown of a line that is longer than half a window."""
 _PIECE_BYTES = 1 << 20
 """Bytes that are searched or counted before the user may stop it and other threads may run."""
 _NEAR_BYTES = 64 << 20
@@ -92,37 +97,94 @@ class LogWindows:
 
     def _around(self, offset: int, size: int, is_asked: bool = True) -> LogWindow:
         """The window around an offset."""
-        first = max(0, offset - _HALF_BYTES)
-        data = self._io.read(self._path, first, _HALF_BYTES + min(_HALF_BYTES, size - offset))
-        if first:
-            cut = data.find(b"\n", 0, offset - first) + 1  # a line longer than half a window is cut off
-            first, data = first + cut, data[cut:]
-        if first + len(data) < size:
-            end = data.rfind(b"\n", max(0, offset - first)) + 1
-            data = data[:end] if end else data
-        pieces = data.split(b"\n")
-        if not pieces[-1].strip(b"\0") and len(pieces) > 1:
-            last = pieces.pop()
-            pieces[-1] += last
-        offsets = [first]
-        for piece in pieces:
-            offsets.append(offsets[-1] + len(piece) + 1)
-        offsets[-1] = first + len(data)
-        focus = max(0, bisect_right(offsets, offset, hi=len(pieces)) - 1)
-        low, high = max(0, focus - _HALF_LINES), focus + _HALF_LINES
-        texts = _text_of(data).split(b"\n")[: len(pieces)]
-        shown = texts[low:high]
+        start = self._line_start(offset + 1) if is_asked else offset
+        texts, offsets = self._above(start, is_asked)
+        more, ends = self._below(start, offset, size)
+        texts, offsets = texts + more, offsets + ends
+        if not texts:
+            texts, offsets = [b""], [start, size]
+        focus = max(0, bisect_right(offsets, offset, hi=len(texts)) - 1)
+        first_shown, behind = max(0, focus - _HALF_LINES), focus + _HALF_LINES
+        shown = texts[first_shown:behind]
         return LogWindow(
             str(self._path),
             tuple(last_state(decode(text)) for text in shown),
-            tuple(offsets[low : low + len(shown) + 1]),
+            tuple(offsets[first_shown : first_shown + len(shown) + 1]),
             size,
-            self._number_near(offsets[low]),
-            focus - low if is_asked else None,
+            self._number_near(offsets[first_shown]),
+            focus - first_shown if is_asked else None,
             frozenset(
                 index for index, text in enumerate(shown) if _ERROR.search(text, 0, MAX_SEARCHED_CHARS)
             ),
         )
+
+    def _above(self, end: int, is_asked: bool) -> tuple[list[bytes], list[int]]:
+        """Lines up to an offset, and the offset of each: half a window, or more if the pager could not scroll
+        in so few lines."""
+        texts: list[bytes] = []
+        offsets: list[int] = []
+        while end > 0 and _is_little(texts):
+            first = max(0, end - _HALF_BYTES)
+            data = self._io.read(self._path, first, end - first)
+            cut = data.find(b"\n", 0, len(data) - 1) + 1 if first else 0
+            if first and not cut and is_asked:
+                first = self._line_start(end)
+                more, starts = [self._long_line(first, end)], [first]
+            else:
+                first += cut
+                more, starts = _lines_of(data[cut:], first)
+            texts, offsets, end = more + texts, starts + offsets, first
+        return texts, offsets
+
+    def _below(self, start: int, offset: int, size: int) -> tuple[list[bytes], list[int]]:
+        """The same lines from `start` on, among them the one that holds `offset`; offsets has their end
+        too."""
+        texts: list[bytes] = []
+        offsets: list[int] = []
+        while start < size and (start <= offset or _is_little(texts)):
+            data = self._io.read(self._path, start, min(_HALF_BYTES, size - start))
+            if not data:
+                break
+            end = start + len(data)
+            if end < size:
+                end = start + data.rfind(b"\n") + 1
+            if end > start:
+                more, starts = _lines_of(data[: end - start], start)
+            else:
+                end = self._line_end(start + len(data), size)
+                more, starts = [self._long_line(start, end)], [start]
+            texts, offsets, start = texts + more, offsets + starts, end
+        return texts, [*offsets, start]
+
+    def _line_end(self, offset: int, size: int) -> int:
+        """The first end of a line behind this offset; _NEAR_BYTES away at most."""
+        limit = min(size, offset + _NEAR_BYTES)
+        while offset < limit:
+            data = self._io.read(self._path, offset, min(_HALF_BYTES, limit - offset))
+            place = data.find(b"\n")
+            if place >= 0 or not data:
+                return offset + place + 1
+            offset += len(data)
+        return limit
+
+    def _line_start(self, end: int) -> int:
+        """The start of the line whose last byte is before `end`; _NEAR_BYTES away at most."""
+        limit, high = max(0, end - _NEAR_BYTES), end - 1
+        while high > limit:
+            low = max(limit, high - _HALF_BYTES)
+            place = self._io.read(self._path, low, high - low).rfind(b"\n")
+            if place >= 0:
+                return low + place + 1
+            high = low
+        return limit
+
+    def _long_line(self, start: int, end: int) -> bytes:
+        """The text of a line longer than half a window: its beginning and its length, or the last state of
+        its progress bar."""
+        head = _text_of(self._io.read(self._path, start, _SHOWN_BYTES))
+        if b"\r" in head:
+            return _text_of(self._io.read(self._path, end - _SHOWN_BYTES, _SHOWN_BYTES)).rstrip(b"\n\0")
+        return head + f" … ({end - start:,} bytes in this line)".encode()
 
     # Line numbers
 
@@ -241,6 +303,22 @@ class LogWindows:
             cut = data.find(b"\n", 0, len(data) - 1) + 1 if start else 0
             yield start + cut, data[cut:]
             end = start + cut if cut or not start else start + _SEAM_BYTES
+
+
+def _is_little(texts: list[bytes]) -> bool:
+    """True if these lines may not fill the pager."""
+    return len(texts) < _FEW_LINES and sum(map(len, texts)) < _FEW_BYTES
+
+
+def _lines_of(data: bytes, first: int) -> tuple[list[bytes], list[int]]:
+    """The lines, decoded, and the offset of each; `first` is the offset of the first."""
+    pieces = data.split(b"\n")
+    if not pieces[-1].strip(b"\0") and len(pieces) > 1:
+        pieces.pop()
+    offsets = [first]
+    for piece in pieces[:-1]:
+        offsets.append(offsets[-1] + len(piece) + 1)
+    return _text_of(data).split(b"\n")[: len(pieces)], offsets
 
 
 def both_by_time(one: LogWindow, other: LogWindow) -> LogWindow:

@@ -173,15 +173,24 @@ class CoachScreen(Screen[None]):
             (key.id, key.label, self._word(key), self.reason_off(key) is None)
             for key in self.keys()
             if key.word
-            and key.id not in self.not_in_footer
+            and key.id not in self.unfit_keys()
             and key not in launches
+            and not self._is_switched_off(key)
             and key.id != ("back" if self.spec is HOME else "leave")
         ]
-        if launches:
+        if launches and not self._is_switched_off(launches[0]):
             # One hint for all launch keys, in the second place, because launching must not be crowded out.
             label = "-".join(dict.fromkeys((launches[0].label, launches[-1].label)))
             hints.insert(1, ("recipes", label, "launch", self.reason_off(launches[0]) is None))
         return hints
+
+    def unfit_keys(self) -> frozenset[str]:
+        """The ids of keys that the footer does not offer now."""
+        return self.not_in_footer
+
+    def _is_switched_off(self, key: Key) -> bool:
+        """True if the site has switched the key off. The footer does not offer it; the key says why."""
+        return key.switch is not None and key.switch in self.context.switched_off
 
     def _word(self, key: Key) -> str:
         """The footer's word for a key. `F` is `fix`, or `advice` if no change of the launch is a fix."""

@@ -16,7 +16,8 @@ from coach.tui.table_view import TableView
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
-_FILTER = 'filter: text, state:pending, gpu:>0, user:me, -word, "two words"; coach jobs --help has them all'
+_FILTER = "filter: text, state:pending, gpu:>0, user:me, -word; all: coach jobs --help"
+"""Its words fit 80 columns."""
 
 
 class TableViewScreen(CoachScreen):
@@ -64,6 +65,7 @@ class TableViewScreen(CoachScreen):
         view.sort_by_next(table.shown_columns)
         table.go_to_top_of_next()
         self._changed()
+        self.note(view.sort_words(table.shown_columns))
 
     def action_reverse(self) -> None:
         table, view = self._at_hand()

@@ -76,7 +76,7 @@ class Launches:
         if context.mode is not Mode.LIVE:
             return
         if context.typed_on.is_on:
-            top.note(f"{key} was typed on after a key that did nothing: press it again to launch")
+            top.note(f"{key} came right after a key that did nothing: to launch, press {key} again")
             return
 
         if recipe is not None:

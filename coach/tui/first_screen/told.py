@@ -55,7 +55,15 @@ class Told:
         if context.here is None:
             return []
         nodes, partitions = context.snapshot.nodes, context.snapshot.partitions
-        return first_start_lines(context.here, context.place, nodes, partitions, context.label, width)
+        return first_start_lines(
+            context.here,
+            context.place,
+            nodes,
+            partitions,
+            context.label,
+            width,
+            can_launch=context.can_launch,
+        )
 
     def empty_queue_note(self, query: str, *, has_answer: bool, is_failed: bool) -> str:
         """The text of an empty queue."""
@@ -65,7 +73,7 @@ class Told:
             context.are_all_shown,
             query,
             "jobs" in context.snapshot.hidden,
-            can_launch=mode is Mode.LIVE,
+            can_launch=context.can_launch,
             is_recorded=mode in (Mode.REPLAY, Mode.DEMO),
             has_queue=not context.place.startswith("local"),
             is_failed_today=is_failed,
@@ -89,7 +97,7 @@ class Told:
         runs = sorted(context.snapshot.runs, key=lambda run: run.run_id, reverse=True)[:height]
         if told := [(run, context.state_of(run), self._verdict(run.run_id)) for run in runs]:
             return "your newest runs", run_lines(told, context.now_s, width, height)
-        if context.mode is not Mode.LIVE:
+        if not context.can_launch:
             return "", []
         keys = [(key.label, key.word, key.tooltip.partition(". ")[0]) for key in context.launch_keys]
         return "trainings to begin with", launch_lines(keys, width)[:height]

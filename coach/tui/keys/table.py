@@ -135,6 +135,11 @@ def bindings_of(spec: ScreenSpec) -> list[BindingType]:
     ]
 
 
+def can_launch(mode: Mode, switched_off: SwitchedOff) -> bool:
+    """True if neither the mode nor the site forbids launches."""
+    return mode is Mode.LIVE and Switch.LAUNCH not in switched_off
+
+
 def reason_off(
     key: Key, mode: Mode, why_readonly: str | None = None, switched_off: SwitchedOff = NOTHING_OFF
 ) -> str | None:

@@ -3,10 +3,11 @@ none."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from coach.tui.question import Asked
-from coach.tui.render.text import KeyLabel, Line, Span, age, line, printable, strong
+from coach.tui.render.text import KeyLabel, Line, Span, age, line, line_width, printable, strong, wrap
 
 
 def asked_line(
@@ -28,3 +29,13 @@ def asked_line(
     if asked.error is not None:
         parts.append(Span(f"   ▲ not available: {printable(asked.error)}", "warning"))
     return line(*parts)
+
+
+def asked_lines(title: str, asked: Asked[Any], now_s: float, label: KeyLabel, width: int) -> list[Line]:
+    """The same line. An error that does not fit has lines of its own."""
+    row = asked_line(title, asked, now_s, label)
+    if asked.error is None or line_width(row) <= width:
+        return [row]
+    parts = wrap(f"not available: {printable(asked.error)}", width - 4)
+    rows = [line(Span(f" {'  ' if index else '▲ '}{part}", "warning")) for index, part in enumerate(parts)]
+    return [asked_line(title, replace(asked, error=None), now_s, label), *rows]

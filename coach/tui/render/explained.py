@@ -11,7 +11,7 @@ from coach.analysis.measured.gpu_quantities import GpuKey
 from coach.analysis.queueing.pending_reasons import explain_job
 from coach.lookback.history import History
 from coach.model.judging.finding import Finding
-from coach.model.slurm.cluster import Job
+from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import SourceStatus
 from coach.model.training.telemetry import GpuSample
 from coach.tui.render.severity import severity_sign, severity_tone
@@ -34,7 +34,7 @@ from coach.tui.render.text import (
 
 TWO_COLUMNS = 110
 """From this width on, the meaning of a value stands beside its source."""
-_FIRST = ("state", "reason", "finding", "summary", "left", "gpus")
+_FIRST = ("state", "reason", "why", "finding", "summary", "left", "gpus")
 _NAME = 13
 _SHOWN_GPUS = 4
 
@@ -47,16 +47,30 @@ def explain_cells(
     named = "findings" if table == "verdicts" else table
     source = TABLES.get(named)
     found = []
-    for column, cell in sorted(cells, key=lambda each: _place(each[0].name)):
-        if not cell.text.strip() and column.name != "reason":
-            continue
+    for column, cell in sorted(_to_explain(cells, job), key=lambda each: _place(each[0].name)):
         why = explain_job(job) if job is not None and column.name == "reason" else None
         told = explain_reason(why, source) if why is not None else None
         if told is None and cell.text.strip():
             told = explain_column(named, column.name, column.title, cell.text.strip(), source)
         if told is not None:
-            found.append(told)
+            found.append(told if not _is_over(column, job) else replace(told, to_do=""))
     return tuple(found)
+
+
+def _to_explain(cells: Sequence[tuple[Column, Cell]], job: Job | None) -> list[tuple[Column, Cell]]:
+    """The cells without empty ones. Of a job, the columns `reason` and `why` show the same, Slurm's reason or
+    coach's verdict: the column that fits it is kept."""
+    unfit = "" if job is None else "why" if explain_job(job) is not None else "reason"
+    return [
+        (column, cell)
+        for column, cell in cells
+        if (cell.text.strip() or column.name == "reason") and column.name != unfit
+    ]
+
+
+def _is_over(column: Column, job: Job | None) -> bool:
+    """True for the time that an ended job had left: nothing can be done about it."""
+    return column.name == "left" and job is not None and is_final(job.state)
 
 
 def _place(name: str) -> int:

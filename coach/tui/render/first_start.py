@@ -19,6 +19,8 @@ def first_start_lines(
     partitions: Sequence[Partition],
     label: KeyLabel,
     width: int,
+    *,
+    can_launch: bool = True,
 ) -> list[Line]:
     """The lines of the text: two on a terminal of 80 columns, seldom three."""
     facts = [place.replace(" · ", " ") if place.startswith("slurm") else _local(place)]
@@ -30,15 +32,16 @@ def first_start_lines(
     if here.project is not None:
         facts.append(f"{printable(here.project)} names {plural(here.num_trainings, 'training')}")
     told = " · ".join(filter(None, facts))
-    keys = (
+    keys = [
+        *([("1", "trains a small model")] if can_launch else []),
         (label("recipes"), "recipes"),
-        (label("new_launch"), "launches yours"),
+        *([(label("new_launch"), "launches yours")] if can_launch else []),
         (label("doctor"), "doctor"),
         (label("help"), "all keys"),
-    )
-    spans = [Span(" 1", "key"), Span(" trains a small model")]
+    ]
+    spans: list[Span] = []
     for key, word in keys:
-        spans += [muted(" · "), Span(key, "key"), Span(f" {word}")]
+        spans += [muted(" · ") if spans else Span(" "), Span(key, "key"), Span(f" {word}")]
     rows = wrap(f"Here: {told}", max(20, width - 2))
     return [
         *(line(Span(f" {row}", "strong" if not index else "")) for index, row in enumerate(rows)),

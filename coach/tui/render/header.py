@@ -17,6 +17,7 @@ from coach.tui.render.text import (
     plural,
     printable,
     strong,
+    wrap,
 )
 
 _KEPT_HINTS = ("back", "help", "leave")
@@ -114,9 +115,14 @@ def _error_lines(snapshot: Snapshot, now_s: float, width: int) -> Iterator[Line]
         more = f" +{len(kinds) - MAX_NAMES}" if len(kinds) > MAX_NAMES else ""
         names = ", ".join(kinds[:MAX_NAMES]) + more
         tail = f" · {names}: data {age(max(known))} old" if known else f" · {names}: nothing read yet"
-        message = clip(line(printable(error)), max(20, width - len(tail) - 4))
+        first, rest = "", printable(error)
+        if len(by_error) == 1 and line_width(line(rest, tail)) > width - 4:
+            first, *parts = wrap(rest, max(20, width - 4))  # one error has room for two lines
+            rest = " ".join(parts)
+            yield (Span(" ✖ ", "critical"), Span(first, "critical"))
+        message = clip(line(rest), max(20, width - len(tail) - 4))
         text = "".join(span.text for span in message)
-        yield (Span(" ✖ ", "critical"), Span(text, "critical"), Span(tail, "strong"))
+        yield (Span("   " if first else " ✖ ", "critical"), Span(text, "critical"), Span(tail, "strong"))
 
 
 def _bad_row_lines(snapshot: Snapshot) -> Iterator[Line]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from coach.analysis.queueing.arrays import format_tasks
 from coach.analysis.queueing.free_gpus import GpuSlot, NodeGpus
+from coach.analysis.spelling.printable import cut
 from coach.model.slurm.cluster import Job, Node, is_final
 from coach.tui.render.allocation import node_fact_lines
 from coach.tui.render.queue import is_own, state_words
@@ -30,18 +31,17 @@ from coach.tui.render.text import (
 
 _FACT_WIDTH = 30
 """The least width of a column of facts."""
+_LEAST_NAME = 16
 _GAP = 3
 
 
-def job_head(job: Job, user: str | None) -> Line:
-    """The head of the job in one line."""
+def job_head(job: Job, user: str | None, width: int) -> Line:
+    """The head of the job in one line. A long name leaves room for the rest."""
     own = "yours" if is_own(job, user) else f"of {printable(job.user)}"
-    return line(
-        " ",
-        state_span(job.state),
-        strong(f"  {printable(job.name)}"),
-        muted(f"  job {printable(job.job_id)}, {own}, partition {printable(job.partition) or UNKNOWN}"),
-    )
+    told = f"  job {printable(job.job_id)}, {own}, partition {printable(job.partition) or UNKNOWN}"
+    head = line(" ", state_span(job.state), "  ")
+    name = cut(printable(job.name), max(_LEAST_NAME, width - line_width((*head, Span(told)))))
+    return line(*head, strong(name), muted(told))
 
 
 def held_gpu_lines(slots: Sequence[GpuSlot], width: int) -> list[Line]:

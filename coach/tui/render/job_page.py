@@ -125,7 +125,7 @@ def facts_lines(page: JobSubject, width: int, height: int) -> list[Line]:
 
 def _head(page: JobSubject, width: int) -> Line:
     if page.run is None and page.job is not None:
-        return facts.job_head(page.job, page.user)
+        return facts.job_head(page.job, page.user, width)
     return runs.head_line(page.run, page.followed, page.state, page.now_s, width)
 
 
@@ -182,8 +182,8 @@ def _in_the_queue(standing: Standing, width: int) -> list[Line]:
 def _waiting(page: JobSubject, width: int) -> list[Line]:
     """Why the job waits, and its place in the queue."""
     folded = page.folded
-    if folded is None:
-        return []
+    if folded is None or (page.run is not None and not page.is_live):
+        return []  # the queue may be older than the run's end
     waiting = next((part for part in folded.parts if part.state == "PENDING"), None)
     partitions = page.place.partitions
     rows = why_lines(waiting, page.now_s, width, partitions) if waiting is not None else []

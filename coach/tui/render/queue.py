@@ -290,7 +290,7 @@ def _row(
             Cell(nodes or UNKNOWN),
             Cell(whole(job.num_gpus)),
             Cell(clock(job.time_used_s)),
-            Cell(start or left),
+            Cell(start, fill=partial(_start_in, start)) if start else Cell(left),
             *cells,
             Cell(name),
             _doing(job, start, cells[0], num_tasks),

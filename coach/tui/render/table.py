@@ -124,7 +124,8 @@ def header_line(layout: Layout, order: tuple[str, bool] | None = None) -> Line:
     """`order` is the column that sorts the rows, and True if the largest come first."""
     cells = []
     for _, column, width in layout.columns:
-        sign = "" if order is None or order[0] != column.name else "↓" if order[1] else "↑"
+        is_sorted = order is not None and column.name in (order[0], f"short_{order[0]}")
+        sign = "" if order is None or not is_sorted else "↓" if order[1] else "↑"
         title = column.title if len(column.title + sign) <= width else column.title[: width - len(sign)]
         cells.append(fit(title + sign, width, column.align))
     return (Span(" " * MARGIN + (" " * GAP).join(cells), "muted"),)

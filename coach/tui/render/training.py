@@ -186,10 +186,16 @@ def finding_cell(finding: Finding) -> Cell:
                 for way in (f"{sign} {cause}", head + kind, f"{sign} {kind.removeprefix('slurm ')}")
                 if len(way) <= width
             ),
-            "",
-        ) or whole_words(f"{sign} {kind}", width)
+            None,
+        ) or _cut_kind(sign, kind, finding.rule, width)
 
     return Cell(head + cause, tone, fill=fill)
+
+
+def _cut_kind(sign: str, kind: str, rule: str, width: int) -> str:
+    """As many words of the kind as fit; the code in place of a single one, which would say little."""
+    told = whole_words(f"{sign} {kind}", width)
+    return told if told.count(" ") > 1 else f"{sign} {rule}"
 
 
 def _kind_of_error(summary: str) -> str | None:

@@ -162,8 +162,9 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         left = width - right if is_wide else width
         num_verdicts = self._show_verdicts(2 if height < 30 else MAX_VERDICTS)
         num_cluster = self._show_cluster(right - 1 if is_wide else width, height, num_verdicts)
+        taken = _ROWS_AROUND + num_verdicts
+        taken += self._leave_out_cluster(height - taken, num_cluster, is_beside=is_wide)
         self._show_queue(left)
-        taken = _ROWS_AROUND + num_verdicts + (0 if is_wide else num_cluster)
         self._share_room(left, height - taken)
         self._show_detail()
 
@@ -196,6 +197,21 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.nodes.styles.height = num_lines
         self.nodes.set_title(nodes_title(len(snapshot.nodes), query, self.nodes.num_rows, is_hidden))
         return num_lines + len(strip)
+
+    def _leave_out_cluster(self, room: int, num_cluster: int, *, is_beside: bool) -> int:
+        """On a low terminal, hide the nodes, then the strips above them: jobs come first. Returns the number
+        of lines that they take below the queue."""
+        height = self.nodes.styles.height
+        num_nodes = int(height.value) if height is not None else 0
+        are_nodes_shown = is_beside or room - num_cluster >= _LEAST_QUEUE
+        is_strip_shown = is_beside or room - num_cluster + num_nodes >= _LEAST_QUEUE
+        self.nodes.display = are_nodes_shown
+        self.pane("#partitions").display = is_strip_shown
+        if self.nodes.has_focus and not are_nodes_shown:
+            self.queue.focus()
+        if is_beside or not is_strip_shown:
+            return 0
+        return num_cluster if are_nodes_shown else num_cluster - num_nodes
 
     def _show_queue(self, width: int) -> None:
         snapshot, context, queue = self.context.snapshot, self.context, self._shown_queue()

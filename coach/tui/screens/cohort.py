@@ -11,7 +11,7 @@ from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
 from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Asked, Question
-from coach.tui.render.asked import asked_line
+from coach.tui.render.asked import asked_lines
 from coach.tui.render.cohort import (
     COHORT_COLUMNS,
     EMPTY_KEY,
@@ -64,7 +64,7 @@ class CohortScreen(ListScreen, screen="cohort"):
     def show(self) -> None:
         now_s, told, width = self.context.now_s, self._told, self.app.size.width
         cohort = told.value
-        heading = [asked_line("the cohort", told, now_s, self.context.label)]
+        heading = asked_lines("the cohort", told, now_s, self.context.label, width)
         heading += verdict_lines(cohort, now_s, width) if cohort is not None else []
         self.pane("#told").styles.height = len(heading)
         self.pane("#told").set_lines(heading)

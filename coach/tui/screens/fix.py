@@ -67,6 +67,12 @@ class FixScreen(DecisionScreen, screen="fix"):
         pane.styles.height = max(1, len(rows)) + more
         pane.set_lines(rows)
 
+    def unfit_keys(self) -> frozenset[str]:
+        """Those that do nothing after a refusal."""
+        if self._error is None:
+            return frozenset()
+        return frozenset({"confirm", "trial", "parent"} if self._offer is None else {"confirm"})
+
     def action_next_choice(self) -> None:
         if self._offer is None or not self._offer.is_parent_active or self.is_busy:
             return

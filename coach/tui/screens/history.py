@@ -16,7 +16,7 @@ from coach.tui.context import Context
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_target
 from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Asked, Question
-from coach.tui.render.asked import asked_line
+from coach.tui.render.asked import asked_lines
 from coach.tui.render.history import HISTORY_COLUMNS, history_rows, past_key
 from coach.tui.render.text import Line, Span, line, plural, printable, wrap
 from coach.tui.table_view import TableView
@@ -63,7 +63,8 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
 
     def show(self) -> None:
         now_s, told, width = self.context.now_s, self._told, self.app.size.width
-        heading = [asked_line("the last seven days", told, now_s, self.context.label), *self._notes(width)]
+        heading = asked_lines("the last seven days", told, now_s, self.context.label, width)
+        heading += self._notes(width)
         self.pane("#told").styles.height = len(heading)
         self.pane("#told").set_lines(heading)
         jobs = told.value.jobs if told.value is not None else ()

@@ -174,7 +174,9 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
     def _ask(self, folded: FoldedJob) -> None:
         """Ask the questions that fit the job's current state. When the state changes, ask anew: older answers
         do not cover it."""
-        wanted = self._questions_about(folded)
+        has_ended = self._run is not None and is_final(self.context.state_of(self._run) or "")
+        # The queue may be older than the run's end.
+        wanted = () if has_ended else self._questions_about(folded)
         for question in wanted:
             if question not in self.questions:
                 self.post_message(Wanted(question, is_anew=self._has_asked))
@@ -200,6 +202,16 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         run, keys = self._run, super().keys()
         is_drill = run is not None and run.drill is not None
         return tuple(key for key in keys if is_drill or key.id != "answer")
+
+    def unfit_keys(self) -> frozenset[str]:
+        """Those that this job cannot use."""
+        run, folded = self._run, self._folded()
+        if run is not None:
+            states = {self.context.state_of(run)}
+        else:
+            states = {part.state for part in folded.parts} if folded is not None else {None}
+        has_ended = all(state is not None and is_final(state) for state in states)
+        return frozenset((*(["cancel"] if has_ended else []), *(["compare"] if run is None else [])))
 
     def _chosen(self) -> list[Chosen]:
         folded, run = self._folded(), self._run

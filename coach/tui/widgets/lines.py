@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Region, Size
@@ -52,6 +53,19 @@ class LinesView(ScrollView, can_focus=True):
     @property
     def lines(self) -> Sequence[Line]:
         return self._lines
+
+    def action_page_down(self) -> None:
+        self._scroll_page(1)
+
+    def action_page_up(self) -> None:
+        self._scroll_page(-1)
+
+    def _scroll_page(self, direction: int) -> None:
+        """Scroll at once: Textual scrolls after the next paint, so that one of two keys before it is lost."""
+        if not self.allow_vertical_scroll:
+            raise SkipAction
+        y = self.scroll_target_y + direction * self.room.height
+        self.scroll_to(y=y, animate=False, immediate=True)
 
     def set_title(self, title: str) -> None:
         """Set the title in the border. It is never markup, and is painted only if it changed."""

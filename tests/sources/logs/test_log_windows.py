@@ -22,6 +22,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_windows, "_PIECE_BYTES", 300)
     monkeypatch.setattr(log_windows, "_SEAM_BYTES", 40)
     monkeypatch.setattr(log_windows, "_NEAR_BYTES", 1000)
+    monkeypatch.setattr(log_windows, "_SHOWN_BYTES", 50)
+    monkeypatch.setattr(log_windows, "_FEW_BYTES", 100)
 
 
 def _lines(count: int) -> list[str]:
@@ -171,7 +173,32 @@ def test_a_line_without_an_end_is_read_in_parts_and_searched(tmp_path: Path) -> 
     for is_backwards, offset in ((False, 0), (True, 10006)):
         window = _look(path, offset=offset, words="needle", is_backwards=is_backwards)
         assert window.focus is not None
-    assert _look(path).lines
+    assert _look(path).lines[-1].endswith("bbb")
+
+
+@pytest.mark.parametrize("number", [1, 4, 21])
+def test_a_line_longer_than_a_window_is_cut_with_its_length_and_passed(tmp_path: Path, number: int) -> None:
+    lines = _lines(60)
+    lines[number - 1] = "y" * 899
+    path = _file(tmp_path, lines)
+    windows = LogWindows(SystemIo({}), path)
+    below, above = [*lines[: number - 1], "y" * 50 + " … (900 bytes in this line)", *lines[number:]], []
+    for offset in range(0, path.stat().st_size + 1, 31):
+        window = windows.look(LogLook((str(path),), offset=offset))
+        assert window.focus is not None
+        assert window.offsets[window.focus] <= offset < window.offsets[window.focus + 1] or window.has_end
+        first = window.first_line
+        assert first is not None
+        assert list(window.lines) == below[first - 1 : first - 1 + len(window.lines)]
+        above.append(window.has_start or window.focus > 0)
+        above.append(window.has_end or window.focus < len(window.lines) - 1)
+    assert all(above), "there is a line to scroll to on both sides"
+
+
+def test_a_long_progress_bar_shows_its_last_state(tmp_path: Path) -> None:
+    path = _file(tmp_path, ["begin", "\r".join(f"{number} %" for number in range(101)), "end"])
+    window = LogWindows(SystemIo({}), path).look(LogLook((str(path),), offset=0))
+    assert window.lines == ("begin", "100 %", "end")
 
 
 def test_a_search_can_be_stopped(tmp_path: Path) -> None:
@@ -211,6 +238,7 @@ def test_an_empty_file_has_one_empty_line(tmp_path: Path) -> None:
     window = _look(path)
     assert window.has_start
     assert window.has_end
+    assert (window.lines, window.offsets) == (("",), (0, 0))
 
 
 def _window(file: str, lines: list[str], start: int = 0) -> LogWindow:

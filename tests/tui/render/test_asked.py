@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from coach.tui.question import Asked
-from coach.tui.render.asked import asked_line
+from coach.tui.render.asked import asked_line, asked_lines
+from coach.tui.render.text import plain
 from tests.tui.fake_session import NOW_S
 
 
@@ -24,3 +25,11 @@ def test_an_answer_from_before_the_job_began_has_no_age_while_the_next_is_awaite
 
 def test_a_failure_is_shown_with_its_reason() -> None:
     assert shown(Asked(None, "no controller")) == "sstat   ▲ not available: no controller"
+
+
+def test_a_long_reason_has_lines_of_its_own() -> None:
+    asked: Asked[str] = Asked(None, "no shared directory is known (name one: coach cohort DIR)")
+    rows = [plain(row) for row in asked_lines("the cohort", asked, NOW_S, lambda _: "^r", 40)]
+    assert rows[0].strip() == "the cohort"
+    assert " ".join(" ".join(rows).split()).endswith("(name one: coach cohort DIR)")
+    assert all(len(row) <= 40 for row in rows)

@@ -31,6 +31,24 @@ def test_a_waiting_job_explains_its_reason_and_the_remedy() -> None:
     assert "it starts when running ones end" in reason.to_do
 
 
+def test_the_verdict_of_a_running_job_is_told_as_coachs_own() -> None:
+    job = make_job("13")
+    verdict = Cell("✓ healthy", "good")
+    row = job_rows(Queue((job,), ("13",)), None, NOW_S, lambda _: (None, verdict)).row(0)
+    told = explain_cells("queue", [*zip(JOB_COLUMNS, row.cells, strict=True)], job)
+    (value,) = (each for each in told if each.value == verdict.text)
+    assert value.origin.startswith("coach's rules")
+
+
+def test_the_limit_of_an_ended_job_leads_to_no_action() -> None:
+    for state, is_offered in (("RUNNING", True), ("COMPLETED", False)):
+        job = make_job("13", state=state)
+        row = job_rows(Queue((job,), ("13",)), None, NOW_S).row(0)
+        told = explain_cells("queue", [*zip(JOB_COLUMNS, row.cells, strict=True)], job)
+        (left,) = (each for each in told if each.name == "LEFT/START")
+        assert ("T lowers the limit" in left.to_do) is is_offered
+
+
 def test_a_job_explains_its_training_by_its_metrics_with_their_age() -> None:
     told = {each.name: each for each in explain_job_page(None, make_run(), make_history(), NOW_S)}
     assert "metrics/rank-*.jsonl" in told["LOSS"].origin

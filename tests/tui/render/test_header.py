@@ -40,9 +40,17 @@ def test_a_problem_shared_by_sources_is_shown_once_with_the_oldest_age() -> None
 
 def test_a_long_trouble_keeps_its_age_in_sight() -> None:
     sources = MappingProxyType({"jobs": status("jobs", 42, "x" * 300)})
-    (row,) = banner_lines(make_snapshot(sources=sources), NOW_S, 80)
-    assert line_width(row) <= 80
-    assert plain(row).endswith("data 42 s old")
+    rows = banner_lines(make_snapshot(sources=sources), NOW_S, 80)
+    assert max(map(line_width, rows)) <= 80
+    assert plain(rows[-1]).endswith("data 42 s old")
+
+
+def test_one_trouble_has_a_second_line_for_its_end() -> None:
+    words = "site.toml: not valid TOML: Invalid value (at line 12, column 5); the settings stay as they were"
+    sources = MappingProxyType({"config": status("config", 23, words)})
+    rows = [plain(row) for row in banner_lines(make_snapshot(sources=sources), NOW_S, 80)]
+    assert " ".join(" ".join(rows).split()) == f"✖ {words} · config: data 23 s old"
+    assert max(map(len, rows)) <= 80
 
 
 def test_when_all_is_well_there_is_no_banner() -> None:

@@ -27,6 +27,9 @@ from tests.tui.labels import shipped
 WAITING = {"state": "PENDING", "nodes": None, "start_time_s": None}
 
 
+LEFT = [column.name for column in JOB_COLUMNS].index("left")
+
+
 def cell(row: Row, name: str) -> str:
     return row.cells[[column.name for column in JOB_COLUMNS].index(name)].text
 
@@ -100,6 +103,10 @@ def test_the_start_is_an_estimate_and_says_so() -> None:
     )
     assert start_words(job, NOW_S) == "~in 3 h"
     assert cell(rows_of(job).row(0), "left") == "~in 3 h"
+    later = make_job(**{**WAITING, "start_time_s": NOW_S + 112 * 60}, reason="Priority")
+    fill = rows_of(later).row(0).cells[LEFT].fill
+    assert fill is not None
+    assert fill(10) == "~112 min"
     assert "~in 3 h on node3: an estimate" in text(why_lines(job, NOW_S, 100))
     unknown = make_job(**WAITING, reason="Priority")
     assert cell(rows_of(unknown).row(0), "left") == "–"

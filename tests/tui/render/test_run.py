@@ -11,6 +11,7 @@ from coach.model.judging.finding import Diagnosis, Fix
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.telemetry import SensorGap
 from coach.tui.render.finding import finding_detail, findings_lines
+from coach.tui.render.job import job_head
 from coach.tui.render.nodes import node_lines, rank_lines
 from coach.tui.render.run import (
     head_line,
@@ -144,3 +145,10 @@ def test_the_target_accuracy_is_shown_with_the_time_it_took(width: int) -> None:
     (row,) = target_lines(replace(there, events=(best,)), width)
     assert plain(row) == " accuracy 0.9 not reached (best 0.71)"
     assert target_lines(make_target(run), width) == []
+
+
+def test_a_long_name_leaves_room_for_the_job_and_its_partition() -> None:
+    shown = plain(job_head(make_job(name="n" * 200), "ada", 80))
+    assert len(shown) <= 80
+    assert "n… " in shown
+    assert "partition" in shown

@@ -101,6 +101,18 @@ def test_a_narrow_column_names_the_kind_of_an_error_not_its_code(summary: str, s
     assert cell.fill(60) == f"✖ COD001 {summary}"
 
 
+@pytest.mark.parametrize(
+    ("rule", "cause"), [("JOB011", "slurm_invalid_request"), ("END001", "unknown_failure")]
+)
+def test_a_narrow_column_shows_the_code_where_one_word_of_the_cause_would_be_left(
+    rule: str, cause: str
+) -> None:
+    finding = replace(nan_diagnosis().findings[0], rule=rule, cause=cause, summary="It ended")
+    cell = finding_cell(finding)
+    assert cell.fill is not None
+    assert cell.fill(9) == f"✖ {rule}"
+
+
 def test_no_finding_is_healthy_only_where_it_was_seen_to_train() -> None:
     quiet = replace(nan_diagnosis(), findings=())
     healthy, unknown = look_cell(replace(quiet, has_gone_well=True)), look_cell(quiet)
