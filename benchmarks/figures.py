@@ -34,6 +34,8 @@ class Part:
     needs: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     interpreter: str | None = None
+    after: str | None = None
+    """A program that makes what the benchmark measures."""
 
     @property
     def shown(self) -> str:
@@ -56,7 +58,7 @@ PARTS = (
     Part("silence", needs=("COACH_HEALTHY_LOGS",)),
     Part("first_frame", ("--rounds", "5")),
     Part("echo"),
-    Part("single", ("--rounds", "3")),
+    Part("single", ("--rounds", "3"), after="single/build.py"),
     Part("diagnosis", ("200",)),
     Part("diagnosis", ("1000",)),
     Part("sampler", ("60",), interpreter="COACH_PEERS_PYTHON"),
@@ -111,10 +113,12 @@ def _run(part: Part) -> tuple[str, bool]:
     title = f"## {part.shown}\n"
     if (why := part.why_not()) is not None:
         return f"{title}\nNot measured here: {why}.\n", True
-    before, start_s = os.getloadavg()[0], time.monotonic()
     python = os.environ[part.interpreter] if part.interpreter else sys.executable
     command = (python, str(ROOT / "benchmarks" / f"{part.name}.py"), *part.arguments)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if part.after is not None:
+        subprocess.run((sys.executable, str(ROOT / part.after)), cwd=ROOT, check=True, stdout=sys.stderr)
+    before, start_s = os.getloadavg()[0], time.monotonic()
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False

@@ -15,7 +15,7 @@ from pathlib import Path
 from coach.model.training.metrics import MetricEvent, Step
 from coach.sources.follow import FileFollower
 from coach.sources.io import Io
-from coach.sources.logs.columns import Columns
+from coach.sources.logs.columns import Columns, is_header
 from coach.sources.logs.line_text import ANSI
 from coach.sources.logs.printed_numbers import (
     ANEW,
@@ -29,6 +29,7 @@ from coach.sources.metrics.quantities import Course
 _MAX_LINES = 1024
 """Largest number of lines read per bite, evenly chosen: a curve needs no more, and a progress bar prints ten
 a second."""
+_MANY_LINES = 2 * _MAX_LINES
 _MAX_RANKS = 64
 """Largest number of ranks whose lines are read."""
 _MAX_LINE_BYTES = 1 << 16
@@ -36,6 +37,8 @@ _FEW = 2
 """A loss with at most this many values is dropped once another loss has more."""
 _MAX_ROW_BYTES = 4096
 _MAY_BE_HEADER = re.compile(rb"[^:={}]{0,1000}(?:loss|Loss|LOSS)[^:={}]{0,1000}\Z")
+_VALUE = re.compile(rb"[\s|,][-+]?\d")
+"""A number that stands for itself: no header has one. It is found long before the end of a line."""
 _RANK_CHARS = 100
 """Number of bytes at the start of a line that are searched for its rank: a time may stand before it."""
 _RANK = re.compile(
@@ -131,6 +134,8 @@ class PrintedNumbers:
         self.is_restart = False
         """True if what was taken before the last piece was another loss."""
         self._columns = Columns()
+        self._num_read = 0
+        """Number of lines that were read so far."""
         self._rest = b""
         self._curves: dict[int, _Curve] = {}
         """Rank → its numbers; those of lines without a rank are rank 0's."""
@@ -151,14 +156,22 @@ class PrintedNumbers:
         steps: list[Step] = []
         events: list[MetricEvent] = []
         by_rank = self._by_rank(self._named(lines))
+        most = self._most // max(1, len(by_rank))
         for rank in sorted(by_rank):
             curve = self._curves[rank]
-            new_steps, new_events = curve.read(_thinned(by_rank[rank], _MAX_LINES // len(by_rank)))
+            kept = _thinned(by_rank[rank], most)
+            self._num_read += len(kept)
+            new_steps, new_events = curve.read(kept)
             self.is_restart = self.is_restart or curve.is_restart
             steps += new_steps
             if rank == min(self._curves):  # the others print the same evaluation
                 events += new_events
         return steps, events
+
+    @property
+    def _most(self) -> int:
+        """Lines to read of a piece; fewer once many are known: a long log has a thousand pieces."""
+        return _MAX_LINES if self._num_read < _MANY_LINES else _MAX_LINES // 5
 
     def _named(self, lines: list[bytes]) -> list[bytes]:
         """The lines that may name a loss."""
@@ -170,7 +183,7 @@ class PrintedNumbers:
     def _by_rank(self, lines: list[bytes]) -> dict[int, list[bytes]]:
         """Rank → its lines. Without a rank in the lines that are looked at, all are rank 0's."""
         found: dict[int, list[bytes]] = {}
-        sample = _thinned(lines, _MAX_LINES)
+        sample = _thinned(lines, self._most)
         for line in lines if any(map(_rank_of, sample)) else sample:
             rank = _rank_of(line)
             if rank in self._curves or len(self._curves) < _MAX_RANKS:
@@ -180,10 +193,21 @@ class PrintedNumbers:
 
     def _with_names(self, lines: list[bytes]) -> list[bytes]:
         """The lines, with the names of the header in the rows of a table."""
-        if not self._columns.is_open and not any(map(_MAY_BE_HEADER.match, lines)):
-            return lines
-        rows = (self._columns.read(line[:_MAX_ROW_BYTES].decode("utf-8", "replace")) for line in lines)
-        return [line if row is None else row.encode() for line, row in zip(lines, rows, strict=True)]
+        if self._columns.is_open:
+            start = 0
+        else:
+            start = next((number for number, line in enumerate(lines) if _may_begin_table(line)), len(lines))
+        rows = (self._columns.read(_shown(line)) for line in lines[start:])
+        named = (line if row is None else row.encode() for line, row in zip(lines[start:], rows, strict=True))
+        return [*lines[:start], *named]
+
+
+def _may_begin_table(line: bytes) -> bool:
+    return not _VALUE.search(line) and _MAY_BE_HEADER.match(line) is not None and is_header(_shown(line))
+
+
+def _shown(line: bytes) -> str:
+    return line[:_MAX_ROW_BYTES].decode("utf-8", "replace")
 
 
 def _rank_of(line: bytes) -> int:
