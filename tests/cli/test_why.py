@@ -106,6 +106,8 @@ def test_without_a_job_id_why_explains_the_last_bad_end(coach: Coach, run_dir: P
         (path / "run.json").write_text(json.dumps({**record, "run_id": path.name, **ended}))
         (path / "exit.json").write_text(json.dumps({"schema": 1, "exit_code": 1, **ended}))
     assert coach("--backend", "local").stdout.startswith(f"{RUN}  FAILED")
+    shutil.rmtree(run_dir)
+    assert coach("--backend", "local").stdout.startswith(f"{older.name}  FAILED")
 
 
 def test_a_login_shows_bad_ends_once_without_a_query_to_slurm(

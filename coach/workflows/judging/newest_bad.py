@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coach.analysis.jobs.belonging import is_of_another_cluster
+from coach.analysis.jobs.belonging import is_job_id, is_of_another_cluster
 from coach.analysis.judging.why_words import has_ended_badly, is_bad_state
 from coach.config import Settings
 from coach.model.reading import JobList
@@ -19,10 +19,10 @@ def newest_bad(settings: Settings, io: Io, backend: str) -> str | None:
     """The name of the own job or run that most recently ended badly; None if none is known. One question to
     Slurm."""
     user = user_name()
-    index = RunIndex(settings.cache_dir, settings.runs_root)
+    known_runs = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     found = [
         (run.ended_time_s, run.run_id)
-        for run in list_runs(io, settings.runs_root, index)
+        for run in known_runs
         if is_bad_state(run.state) and not is_of_another_cluster(run, known_cluster(settings))
     ]
     jobs = [
@@ -30,11 +30,12 @@ def newest_bad(settings: Settings, io: Io, backend: str) -> str | None:
         *(each.job for each in SeenJobs(settings.cache_dir).read()[0]),
     ]
     found += [(job.end_time_s, job.job_id) for job in jobs if job.user == user and _is_bad_job(job)]
+    here = {run.run_id for run in known_runs}
     found += [
         (past.ended_s, past.target)
         for past in Verdicts(settings.cache_dir).read().values()
-        if has_ended_badly(past)
-    ]
+        if has_ended_badly(past) and (past.target in here or is_job_id(past.target))
+    ]  # the directory of a run may have been removed since
     known = [(ended_s, target) for ended_s, target in found if ended_s is not None]
     return max(known)[1] if known else None
 
