@@ -147,8 +147,11 @@ class PrintedNumbers:
     def take(self, data: bytes) -> tuple[list[Step], list[MetricEvent]]:
         """The steps and events of the lines that the piece completes."""
         self.is_restart = False
-        lines = _ENDS.split(self._rest + data)
+        data = self._rest + data
+        lines = _ENDS.split(data) if b"\r" in data else data.split(b"\n")
         self._rest = lines.pop()[-_MAX_LINE_BYTES:]
+        if self._is_known:
+            lines = _thinned(lines, 4 * _MAX_LINES)
         lines = self._with_names([ANSI.sub(b"", line) if b"\x1b" in line else line for line in lines])
         return self._read_lines(lines)
 
@@ -171,7 +174,12 @@ class PrintedNumbers:
     @property
     def _most(self) -> int:
         """Lines to read of a piece; fewer once many are known: a long log has a thousand pieces."""
-        return _MAX_LINES if self._num_read < _MANY_LINES else _MAX_LINES // 5
+        return _MAX_LINES // 5 if self._is_known else _MAX_LINES
+
+    @property
+    def _is_known(self) -> bool:
+        """True once so many losses were read that a sample of the others shows their course."""
+        return self._num_read >= _MANY_LINES and self.has_loss
 
     def _named(self, lines: list[bytes]) -> list[bytes]:
         """The lines that may name a loss."""
