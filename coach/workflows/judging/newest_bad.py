@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from coach.analysis.jobs.belonging import is_job_id, is_of_another_cluster
 from coach.analysis.judging.why_words import has_ended_badly, is_bad_state
 from coach.config import Settings
@@ -30,14 +32,19 @@ def newest_bad(settings: Settings, io: Io, backend: str) -> str | None:
         *(each.job for each in SeenJobs(settings.cache_dir).read()[0]),
     ]
     found += [(job.end_time_s, job.job_id) for job in jobs if job.user == user and _is_bad_job(job)]
-    here = {run.run_id for run in known_runs}
-    found += [
+    found += _remembered(settings, {run.run_id for run in known_runs})
+    known = [(ended_s, target) for ended_s, target in found if ended_s is not None]
+    return max(known)[1] if known else None
+
+
+def _remembered(settings: Settings, here: Collection[str]) -> list[tuple[float | None, str]]:
+    """Bad ends that coach remembers. The directory of a run may have been removed since: then it is left
+    out."""
+    return [
         (past.ended_s, past.target)
         for past in Verdicts(settings.cache_dir).read().values()
         if has_ended_badly(past) and (past.target in here or is_job_id(past.target))
-    ]  # the directory of a run may have been removed since
-    known = [(ended_s, target) for ended_s, target in found if ended_s is not None]
-    return max(known)[1] if known else None
+    ]
 
 
 def _is_bad_job(job: Job) -> bool:
