@@ -34,7 +34,7 @@ class Part:
     needs: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     interpreter: str | None = None
-    after: str | None = None
+    made_by: str | None = None
     """A program that makes what the benchmark measures."""
 
     @property
@@ -58,7 +58,7 @@ PARTS = (
     Part("silence", needs=("COACH_HEALTHY_LOGS",)),
     Part("first_frame", ("--rounds", "5")),
     Part("echo"),
-    Part("single", ("--rounds", "3"), after="single/build.py"),
+    Part("single", ("--rounds", "3"), made_by="single/build.py"),
     Part("diagnosis", ("200",)),
     Part("diagnosis", ("1000",)),
     Part("sampler", ("60",), interpreter="COACH_PEERS_PYTHON"),
@@ -116,8 +116,8 @@ def _run(part: Part) -> tuple[str, bool]:
     python = os.environ[part.interpreter] if part.interpreter else sys.executable
     command = (python, str(ROOT / "benchmarks" / f"{part.name}.py"), *part.arguments)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    if part.after is not None:
-        subprocess.run((sys.executable, str(ROOT / part.after)), cwd=ROOT, check=True, stdout=sys.stderr)
+    if part.made_by is not None:
+        subprocess.run((sys.executable, str(ROOT / part.made_by)), cwd=ROOT, check=True, stdout=sys.stderr)
     before, start_s = os.getloadavg()[0], time.monotonic()
     try:
         done = subprocess.run(

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coach.model.training.log import MAX_FIRST_HITS as MAX_FIRST_HITS
-from coach.model.training.log import LogHit
+from coach.model.training.log import MAX_FIRST_HITS, LogHit
 
 MAX_BETWEEN_HITS = 256
 MAX_LAST_HITS = 100

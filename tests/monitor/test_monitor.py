@@ -24,11 +24,11 @@ from coach.model.reading import (
 from coach.model.slurm.accounting import JobSummary
 from coach.model.slurm.cluster import Job, Node
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import MARK, LogFile, LogHit, LogTail
+from coach.model.training.log import MARK, MAX_FIRST_HITS, LogFile, LogHit, LogTail
 from coach.model.training.metrics import MetricEvent, Step
 from coach.model.training.run import Run, RunExit
 from coach.model.training.telemetry import SensorGap
-from coach.monitor.kept_hits import MAX_BETWEEN_HITS, MAX_FIRST_HITS, MAX_LAST_HITS
+from coach.monitor.kept_hits import MAX_BETWEEN_HITS, MAX_LAST_HITS
 from coach.monitor.monitor import Monitor
 from coach.monitor.target import MAX_EVENTS
 from coach.sources.runs.run_files import parse_run

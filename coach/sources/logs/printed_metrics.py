@@ -150,7 +150,7 @@ class PrintedNumbers:
         data = self._rest + data
         lines = _ENDS.split(data) if b"\r" in data else data.split(b"\n")
         self._rest = lines.pop()[-_MAX_LINE_BYTES:]
-        if self._is_known:
+        if self._has_many:
             lines = _thinned(lines, 4 * _MAX_LINES)
         lines = self._with_names([ANSI.sub(b"", line) if b"\x1b" in line else line for line in lines])
         return self._read_lines(lines)
@@ -174,10 +174,10 @@ class PrintedNumbers:
     @property
     def _most(self) -> int:
         """Lines to read of a piece; fewer once many are known: a long log has a thousand pieces."""
-        return _MAX_LINES // 5 if self._is_known else _MAX_LINES
+        return _MAX_LINES // 5 if self._has_many else _MAX_LINES
 
     @property
-    def _is_known(self) -> bool:
+    def _has_many(self) -> bool:
         """True once so many losses were read that a sample of the others shows their course."""
         return self._num_read >= _MANY_LINES and self.has_loss
 

@@ -15,8 +15,15 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from coach.model.error_block import ErrorBlock
-from coach.model.training.log import FIRST_LINE, MARK, MAX_LINE_BYTES, LogHit, LogTail, Signature
-from coach.model.training.log import MAX_FIRST_HITS as MAX_FIRST_HITS
+from coach.model.training.log import (
+    FIRST_LINE,
+    MARK,
+    MAX_FIRST_HITS,
+    MAX_LINE_BYTES,
+    LogHit,
+    LogTail,
+    Signature,
+)
 from coach.sources.logs.columns import HEADER, Columns
 from coach.sources.logs.decoding import Order, as_utf8, is_no_text, join_pieces, without_holes
 from coach.sources.logs.error_blocks import CONTEXT_BYTES, ErrorBlocks, Line, LogText, OpenBlock

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from coach.config import Settings
 from coach.config.check import FileReport, check_file, files_in_force
@@ -66,12 +67,10 @@ def check_in_force(env: Mapping[str, str]) -> list[Check]:
 def wrong_names(file: ConfigFile) -> Iterator[UserError]:
     """One error for each wrong name, and for each default of a launch that the file's own limits refuse."""
     for key, said in file.values.items():
-        for check, is_of in _CHECKS:
-            if is_of(key):
-                try:
-                    check(key, said, file)
-                except UserError as error:
-                    yield _placed(error, key, said)
+        try:
+            _check(key, said.value, file)
+        except UserError as error:
+            yield _placed(error, key, said)
     yield from _beyond_limits(file)
 
 
@@ -81,36 +80,37 @@ def _placed(error: UserError, key: str, said: Said) -> UserError:
     return UserError(f"{said.origin}: {key}: {error.message}", error.hint)
 
 
-def _check_rule_files(key: str, said: Said, file: ConfigFile) -> None:
-    rule_files.read(said.value)
+def _check(key: str, value: Any, file: ConfigFile) -> None:
+    """Raise UserError if what the value names is wrong."""
+    if key == "rules.files":
+        rule_files.read(value)
+    elif key == "recipes":
+        _check_folders(value)
+    elif key.removeprefix("keys.").isdecimal():
+        _check_recipe(value, file)
+    elif key.startswith(_SBATCH):
+        check_sbatch_option(key.removeprefix(_SBATCH), str(value))
+    elif key == "cohort.roster":
+        expected_names(value, None)
+    elif key == "cohort.group":
+        expected_names(None, value)
 
 
-def _check_recipe(key: str, said: Said, file: ConfigFile) -> None:
-    folders = file.values.get("recipes")
-    if folders is not None:
-        more = find_recipes(more=folders.value)[0]
-        if said.value in {recipe.name for recipe in more}:
-            return
-    try:
-        get_recipe(said.value)
-    except UserError as error:
-        is_near = (error.hint or "").startswith("did you mean")
-        raise UserError(error.message, error.hint if is_near else "`coach recipes` lists them") from None
-
-
-def _check_folders(key: str, said: Said, file: ConfigFile) -> None:
-    for path in said.value:
+def _check_folders(paths: Iterable[Path]) -> None:
+    for path in paths:
         if not path.exists():
             raise UserError(f"{path}: no such file or folder")
 
 
-def _check_option(key: str, said: Said, file: ConfigFile) -> None:
-    check_sbatch_option(key.removeprefix(_SBATCH), str(said.value))
-
-
-def _check_names(key: str, said: Said, file: ConfigFile) -> None:
-    roster, group = (said.value, None) if key == "cohort.roster" else (None, said.value)
-    expected_names(roster, group)
+def _check_recipe(name: str, file: ConfigFile) -> None:
+    folders = file.values.get("recipes")
+    if folders is not None and name in {recipe.name for recipe in find_recipes(more=folders.value)[0]}:
+        return
+    try:
+        get_recipe(name)
+    except UserError as error:
+        is_near = (error.hint or "").startswith("did you mean")
+        raise UserError(error.message, error.hint if is_near else "`coach recipes` lists them") from None
 
 
 def _beyond_limits(file: ConfigFile) -> Iterator[UserError]:
@@ -128,13 +128,3 @@ def _beyond_limits(file: ConfigFile) -> Iterator[UserError]:
             f"({most.origin})",
             "no launch without its own --gpus would be allowed",
         )
-
-
-_CHECKS: tuple[tuple[Callable[[str, Said, ConfigFile], None], Callable[[str], bool]], ...] = (
-    (_check_rule_files, "rules.files".__eq__),
-    (_check_recipe, lambda key: key.removeprefix("keys.").isdecimal()),
-    (_check_folders, "recipes".__eq__),
-    (_check_option, lambda key: key.startswith(_SBATCH)),
-    (_check_names, ("cohort.roster", "cohort.group").__contains__),
-)
-"""What is checked, and of which keys."""

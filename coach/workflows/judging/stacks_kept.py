@@ -42,18 +42,19 @@ def _folders(snapshot: TargetSnapshot, settings: Settings) -> list[Path]:
 def _newest(folder: Path, snapshot: TargetSnapshot) -> Evidence | None:
     """The newest summary in a folder, if it was written while the job ran: job numbers are given again."""
     start_s, end_s = _times(snapshot)
-    for path in sorted(folder.glob(f"*/{_SUMMARY}"), reverse=True)[:1]:
-        try:
-            taken_s = path.stat().st_mtime
-            with path.open("rb") as file:
-                head = file.read(_MAX_BYTES).decode("utf-8", "replace")
-        except OSError:
-            continue
-        line = next(iter(head.splitlines()), "")
-        if line and start_s is not None and end_s is not None and start_s <= taken_s <= end_s:
-            age = rough_age(end_s - taken_s)
-            return Evidence(f"stacks taken {age} before its end: {line}", str(path), 1)
-    return None
+    path = max(folder.glob(f"*/{_SUMMARY}"), default=None)
+    if path is None or start_s is None or end_s is None:
+        return None
+    try:
+        taken_s = path.stat().st_mtime
+        with path.open("rb") as file:
+            head = file.read(_MAX_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None
+    line = next(iter(head.splitlines()), "")
+    if not line or not start_s <= taken_s <= end_s:
+        return None
+    return Evidence(f"stacks taken {rough_age(end_s - taken_s)} before its end: {line}", str(path), 1)
 
 
 def _times(snapshot: TargetSnapshot) -> tuple[float | None, float | None]:

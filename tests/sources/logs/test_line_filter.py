@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from coach.model.training.log import FIRST_LINE, Signature
+from coach.model.training.log import FIRST_LINE, MAX_FIRST_HITS, Signature
 from coach.rules.registry import build, signatures
 from coach.sources.logs import line_filter
 from coach.sources.logs import scanner as log_scanner
 from coach.sources.logs.line_filter import LineFilter, is_digit_blind
 from coach.sources.logs.line_text import ANSI, decode, split_prefix
-from coach.sources.logs.scanner import MAX_FIRST_HITS, LogScanner, search
+from coach.sources.logs.scanner import LogScanner, search
 
 TESTS = Path(__file__).parents[2]
 LOGS = {".log", ".out", ".err", ".txt"}

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from coach.model.training.log import FIRST_LINE, MARK, LogHit, Signature
-from coach.sources.logs.scanner import MAX_FIRST_HITS, MAX_LAST_HITS, MAX_LINE_BYTES, LogScanner
+from coach.model.training.log import FIRST_LINE, MARK, MAX_FIRST_HITS, LogHit, Signature
+from coach.sources.logs.scanner import MAX_LAST_HITS, MAX_LINE_BYTES, LogScanner
 
 OOM = Signature(
     "MEM001",
