@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Hit, Severity
+from coach.model.judging.finding import SAMPLER, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import Signature
 
@@ -23,7 +23,7 @@ class Need(StrEnum):
     GPU_TELEMETRY = "gpu.utilization"
     GPU_LINKS = "gpu.links"
     GPU_HEALTH = "gpu.health"
-    HOST_TELEMETRY = "host"
+    HOST_TELEMETRY = SAMPLER
     JOB_STATE = "job.state"
     GPU_SUMMARY = "job.gpu_utilization"
     """The mean over a whole job, from the site's jobstats. The next two are such means as well."""

@@ -83,6 +83,8 @@ def meaning_of(diagnosis: Diagnosis | None) -> str:
         return f"nothing known: no finding in a job that ended as {diagnosis.state}"
     if look is Look.HEALTHY and diagnosis is not None and diagnosis.early_end is not None:
         return f"no problem found in the measurements, but {diagnosis.early_end.because}"
+    if look is Look.HEALTHY and diagnosis is not None and diagnosis.has_no_sampler:
+        return "healthy by its log and metrics; its GPUs and CPUs were not measured"
     return _MEANINGS[look]
 
 

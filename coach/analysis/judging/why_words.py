@@ -16,7 +16,7 @@ from coach.analysis.judging.verdict_object import OUTCOME
 from coach.analysis.judging.waiting import PENDING, waiting_lines
 from coach.analysis.spelling.printable import cut, printable
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
-from coach.model.judging.finding import EARLY_END, PROGRESS, SITE_ADVICE, Severity
+from coach.model.judging.finding import EARLY_END, PROGRESS, SAMPLER, SITE_ADVICE, Severity
 from coach.model.judging.outcome import End, Outcome, RankEnd
 from coach.model.judging.verdict import PastRun
 from coach.model.slurm.cluster import is_final
@@ -78,6 +78,8 @@ def _words_without_a_finding(verdict: Mapping[str, Any]) -> str:
             return _cut(f"{_text(item, 'because') or ''}; {_text(item, 'how') or ''}")
     if any(item.get("what") == "metrics" for item in _tables(verdict, "not_measured")):
         return "no finding, and no loss was read: `coach check` lists what was not measured"
+    if any(item.get("what") == SAMPLER for item in _tables(verdict, "not_measured")):
+        return "no problem found in its log and metrics; its GPUs and CPUs were not measured"
     return "no problem found in the measurements"
 
 

@@ -17,6 +17,8 @@ SITE_ADVICE = "your site: "
 """The begin of the title of the fix that holds the site's own advice."""
 PROGRESS = "progress"
 """The measurement that is missing while a running job is silent for long."""
+SAMPLER = "host"
+"""The measurement that is missing if no sampler ran beside the training."""
 EARLY_END = "end of the training"
 """The measurement that is missing if a job COMPLETED in the middle of its own counter."""
 
@@ -148,6 +150,11 @@ class Diagnosis:
     def silence(self) -> NotMeasured | None:
         """How long a running job is silent; None if it is not."""
         return next((item for item in self.not_measured if item.what == PROGRESS), None)
+
+    @property
+    def has_no_sampler(self) -> bool:
+        """True if neither GPUs nor CPUs were measured, so that nothing is known of the training's speed."""
+        return any(item.what == SAMPLER for item in self.not_measured)
 
     @property
     def early_end(self) -> NotMeasured | None:

@@ -9,7 +9,7 @@ import pytest
 from coach.analysis.judging.no_finding import Look, look_of, meaning_of, why_no_fix
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST, as_told
 from coach.lookback.history import History
-from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
+from coach.model.judging.finding import SAMPLER, Diagnosis, Finding, NotMeasured, Severity, Subject
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
@@ -45,6 +45,14 @@ def test_an_unread_job_is_not_called_free_of_findings() -> None:
     assert meaning_of(replace(JUDGED, has_gone_well=True)).startswith("healthy")
     assert meaning_of(replace(JUDGED, state="CANCELLED")).endswith("in a job that ended as CANCELLED")
     assert meaning_of(replace(JUDGED, state="RUNNING")).startswith("nothing known: too few measurements")
+
+
+def test_healthy_without_a_sampler_says_that_nothing_measured_the_speed() -> None:
+    seen = replace(JUDGED, has_gone_well=True)
+    assert meaning_of(seen) == "healthy: no problem found in the measurements"
+    unmeasured = replace(seen, not_measured=(NotMeasured(SAMPLER, "no sampler ran beside it", "start one"),))
+    assert look_of(unmeasured) is Look.HEALTHY
+    assert meaning_of(unmeasured) == "healthy by its log and metrics; its GPUs and CPUs were not measured"
 
 
 def test_the_word_of_an_unanswered_drill_gives_nothing_away() -> None:

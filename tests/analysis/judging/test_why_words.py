@@ -44,3 +44,9 @@ def test_the_other_causes_of_a_whole_array_stand_in_one_line() -> None:
     assert why_lines({**verdict, "jobs": [{}, {}]})[2:] == [
         "  also DAT011: 2 of 9 (17_5, 17_6): Not there: /data"
     ]
+
+
+def test_a_job_without_a_sampler_is_not_called_measured() -> None:
+    verdict = {"target": "17", "state": "COMPLETED", "not_measured": [{"what": "host"}]}
+    told = "  no problem found in its log and metrics; its GPUs and CPUs were not measured"
+    assert why_lines(verdict) == ["17  COMPLETED", told]
