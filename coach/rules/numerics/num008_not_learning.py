@@ -81,14 +81,16 @@ class NotLearning(Rule):
             "guessing is exact; a model that has learned something is below it",
         ),
         Threshold("fall", 0.005, "of the loss", "from the first third to the last; less is noise"),
-        Threshold("min_points", 50, "values", "fewer may be the warm-up"),
+        Threshold("min_points", 50, "values", "fewer may be the warm-up", at_least=5),
         Threshold("min_steps", 500, "steps told", "long warm-ups take some hundreds of steps"),
         Threshold("min_epochs", 3, "epochs told", "a warm-up is over within one or two"),
         Threshold("level", 0.01, "of the loss", "most trainings fall by more within their first steps"),
         Threshold("same", 0.001, "of the loss", "batches differ by more: such values come from one batch"),
-        Threshold("min_evaluations", 5, "evaluations", "fewer may lie in the warm-up"),
+        Threshold("min_evaluations", 5, "evaluations", "fewer may lie in the warm-up", at_least=1),
         Threshold("rest", 0.02, "of the loss", "between evaluations that are all equal; less is noise"),
-        Threshold("min_rates", 20, "values", "a rate of 0 in fewer may be the beginning of a warm-up"),
+        Threshold(
+            "min_rates", 20, "values", "a rate of 0 in fewer may be the beginning of a warm-up", at_least=1
+        ),
         Threshold("low_rate", 0.9, "of the requested rate", "a rate this near to it is the requested one"),
         Threshold("rate_fall", 0.05, "of the loss", "a loss that falls by more has learned at some rate"),
     )
