@@ -79,14 +79,19 @@ def merge(stacks: Stacks) -> Merged:
         by_key.setdefault(_key(rank), []).append(rank)
     groups = [Group(tuple(ranks), place_of(ranks[0])) for ranks in by_key.values()]
     groups.sort(key=lambda group: -len(group.ranks))
-    count = Counter(rank.rank for rank in stacks.ranks if rank.rank is not None)
-    repeated = frozenset(rank for rank, number in count.items() if number > 1)
+    repeated = _repeated(stacks.ranks)
     odd = () if repeated else _odd(groups)  # the ranks of one program do not wait for those of another
     marked = tuple(Group(group.ranks, group.place, group in odd, repeated) for group in groups)
     size = max((rank.world_size or 0 for rank in stacks.ranks), default=0)
     present = {rank.rank for rank in stacks.ranks}
     absent = () if stacks.num_silent_nodes else tuple(rank for rank in range(size) if rank not in present)
     return Merged(marked, absent, repeated)
+
+
+def _repeated(ranks: Sequence[RankStack]) -> frozenset[int]:
+    """The ranks that several processes have."""
+    count = Counter(rank.rank for rank in ranks if rank.rank is not None)
+    return frozenset(rank for rank, number in count.items() if number > 1)
 
 
 def spell(ranks: Iterable[RankStack], repeated: Set[int] = frozenset()) -> str:

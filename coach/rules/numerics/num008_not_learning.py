@@ -56,11 +56,11 @@ class NotLearning(Rule):
         The model gives the same answer for every input. More time will not change that.
     When it stays silent
         On a curve that fell before it became flat, or whose beginning is unknown (resumed, converged), unless
-        the number of classes is named and it lies at the level of guessing. On short courses, while the learning rate still rises, and on values with too few printed digits to show
-        a fall. On reinforcement and adversarial training, where a discriminator should end up guessing. On a
-        rate that was printed with few digits (`0.0000`) or is 0 only in the first values of a warm-up. Noise
-        around a first value is only info, because a training that begins with a trained model is flat as
-        well.
+        the number of classes is named and it lies at the level of guessing. On short courses, while the
+        learning rate still rises, and on values with too few printed digits to show a fall. On reinforcement
+        and adversarial training, where a discriminator should end up guessing. On a rate that was printed
+        with few digits (`0.0000`) or is 0 only in the first values of a warm-up. Noise around a first value
+        is only info, because a training that begins with a trained model is flat as well.
     What to do
         Overfit one batch first: if that fails, look at the labels (shuffled apart from the inputs?), at
         frozen parameters, at parameters that the optimizer does not have, at a missing zero_grad or step, and
@@ -205,7 +205,7 @@ class NotLearning(Rule):
         return None
 
     def _starts_at(self, first: float, guess: float) -> bool:
-        """True if an untrained model that guesses may begin with this loss: it shows the number of classes."""
+        """True if a model that guesses may begin with this loss, which then shows the number of classes."""
         return abs(first / guess - 1) <= self.values["start"]
 
     def _unchanged(
