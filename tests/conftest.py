@@ -55,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     let_children_hear()
     keep_bytecode()
     os.environ["COACH_AS_ROOT"] = "1"
+    os.environ["LC_ALL"] = "C.UTF-8"  # commands print ASCII where the locale names no UTF-8
     if not hasattr(config, "workerinput"):
         os.environ[SHARED] = str(make_open_directory("coach-shared"))
     with contextlib.suppress(ImportError):

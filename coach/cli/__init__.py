@@ -22,11 +22,13 @@ from coach.late import late
 from coach.model.errors import UserError
 
 if TYPE_CHECKING:
-    from coach.cli import file_words, own_settings
+    from coach.cli import file_words, own_settings, terminal_signs
     from coach.config import Settings
     from coach.workflows import patience
 else:
-    file_words, own_settings = late("coach.cli", "file_words", "own_settings")
+    file_words, own_settings, terminal_signs = late(
+        "coach.cli", "file_words", "own_settings", "terminal_signs"
+    )
     patience = late("coach.workflows", "patience")
 
 COMMANDS_BY_TASK = {
@@ -147,6 +149,7 @@ def _replace_closed_streams() -> None:
 
 def run_command(name: str, arguments: Sequence[str]) -> int:
     """Parse and run one command of COMMANDS."""
+    terminal_signs.follow_terminal(os.environ)
     module = command_module(name)
     args = arguments_of(name, arguments)
     if args.as_root:

@@ -1,5 +1,5 @@
-"""`coach data`: lists the data sets that are present and verified, and fetches CIFAR-10 if there is a
-network."""
+"""`coach data`: lists the data sets that are present and verified, fetches CIFAR-10 if there is a network,
+and removes generated sets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from dataclasses import asdict
 
 from coach.analysis.spelling.sizes import format_bytes
 from coach.cli import sentence
+from coach.cli.runs_clean import is_agreed
 from coach.cli.text import print_json, print_line, print_table, printable
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.runs import expand_home
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.machine.user import user_name
 from coach.workflows.launching.datasets import fetch, list_data
+from coach.workflows.launching.generated_data import find_generated, remove_generated
+from coach.workflows.readonly import refuse_if_readonly
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,12 +32,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     fetch.add_argument(
         "--file", metavar="FILE", help="take cifar-10-python.tar.gz from here, without a network"
     )
+    what = "remove the data sets that trainers generated; a run that needs one makes it again"
+    clean = actions.add_parser("clean", help=what, description=sentence(what))
+    clean.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0; 1 if a data set differs from the published one; 2 if it cannot be fetched."""
+    """Exit status: 0; 1 if a data set differs from the published one, or generated sets stay; 2 if nothing
+    can be fetched or asked."""
     if args.action == "fetch":
         return _fetch(args, settings)
+    if args.action == "clean":
+        return _clean(args.yes, settings)
     places = list_data(settings, os.environ)
     if args.format == "json":
         print_json("datasets", [asdict(place) for place in places])
@@ -76,6 +87,35 @@ def _fetch(args: argparse.Namespace, settings: Settings) -> int:
             file=sys.stderr,
         )
     return 0
+
+
+def _clean(is_confirmed: bool, settings: Settings) -> int:
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    found = find_generated(settings, io, user_name())
+    if not found.sets:
+        print("coach: nothing to remove", file=sys.stderr)
+        return 0
+    sizes = (None if one.size_bytes is None else format_bytes(one.size_bytes) for one in found.sets)
+    print_table(
+        ("SIZE", "GENERATED SET"),
+        [(size, str(one.path)) for size, one in zip(sizes, found.sets, strict=True)],
+        "r",
+    )
+    if found.users:
+        print(f"coach: kept: {printable(', '.join(found.users))} may be reading them", file=sys.stderr)
+        return 1
+    what = f"{len(found.sets)} generated set{'' if len(found.sets) == 1 else 's'}"
+    if not is_confirmed:
+        refuse_if_readonly(settings, "removes nothing", Switch.CLEAN)
+    if not (is_confirmed or is_agreed(f"{what}, {format_bytes(found.size_bytes)}")):
+        print("coach: nothing was removed", file=sys.stderr)
+        return 1
+    problems: list[str] = []
+    removed_bytes = remove_generated(found, settings, problems.append)
+    for problem in problems:
+        print(f"coach: not removed: {printable(problem)}", file=sys.stderr)
+    print(f"coach: removed {format_bytes(removed_bytes)}", file=sys.stderr)
+    return 1 if problems else 0
 
 
 def _show_progress(num_done: int, num_bytes: int | None) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from coach.analysis.comparing.time_to_target import target_words, time_to_target
 from coach.analysis.jobs.segments import segment_words
-from coach.analysis.judging.no_finding import Look, look_of, meaning_of
+from coach.analysis.judging.no_finding import Look, meaning_of
 from coach.analysis.judging.outcome_words import earlier_runs_lines, outcome_text
-from coach.analysis.judging.several_jobs import Judged
+from coach.analysis.judging.several_jobs import PRINTED_NOTHING, Judged
 from coach.analysis.judging.waiting import waiting_lines
 from coach.analysis.spelling.numbers import short_number
 from coach.analysis.teaching.withheld_findings import why_withheld
@@ -71,8 +71,8 @@ def _parts_by_standing(parts: Sequence[Judged]) -> dict[str, list[Judged]]:
     }
     told = {part.diagnosis.target for group in named.values() for part in group}
     rest = [part for part in parts if part.diagnosis.target not in told]
-    for look in (Look.HEALTHY, Look.SILENT, Look.NOTHING_KNOWN):
-        named[look.value] = [part for part in rest if look_of(part.diagnosis) is look]
+    for word in (Look.HEALTHY.value, Look.SILENT.value, PRINTED_NOTHING, Look.NOTHING_KNOWN.value):
+        named[word] = [part for part in rest if part.word == word]
     return named
 
 

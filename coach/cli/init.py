@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from coach.cli.text import printable
+from coach.cli.text import print_verbatim, printable
 from coach.model.errors import UserError
 from coach.workflows.launching.proposal import propose, write
 
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
             "`coach launch -- COMMAND` launches any command",
         )
     if args.dry_run:
-        sys.stdout.write(proposal.text)
+        print_verbatim(proposal.text)
     else:
         print(printable(str(write(proposal, directory))))
     return 0

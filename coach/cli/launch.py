@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from coach.cli.launch_own import launch_as_is, with_program
 from coach.cli.launch_request import configure as configure
 from coach.cli.launch_request import request_of
-from coach.cli.text import printable
+from coach.cli.text import print_verbatim, printable
 from coach.config import Settings, Switch
 from coach.late import late
 from coach.model.errors import UserError
@@ -91,7 +91,7 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
     if args.dry_run:
         for each in (plan, *plan.others):
             check_ready(each)
-            sys.stdout.write(each.script)
+            print_verbatim(each.script)
         if told := dry_run.answer_words(plan, io):
             _say(told)
         return 0

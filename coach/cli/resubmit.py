@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 
 from coach.cli.acting import add_answers, is_confirmed, say
-from coach.cli.text import print_line, printable
+from coach.cli.text import print_line, print_verbatim, printable
 from coach.config import Settings
 from coach.model.slurm.job_action import JobAction
 from coach.sources.io import SystemIo, scrubbed_environment
@@ -31,7 +30,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return _submit_job(planned, args)
     plan = prepare(planned, settings, os.environ, io, time.time())
     if args.dry_run:
-        sys.stdout.write(plan.script)
+        print_verbatim(plan.script)
         return 0
     notes = (*plan.notes, *(f"warning: {line}" for line in plan.warnings))
     how = "run here" if planned.backend == "local" else "sbatch"

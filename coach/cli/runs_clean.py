@@ -76,7 +76,7 @@ def _clean(args: argparse.Namespace, settings: Settings) -> int:
     is_asked = not plan.is_empty and not args.yes and not is_json
     if is_asked:
         refuse_if_readonly(settings, "removes nothing", Switch.CLEAN)
-        is_confirmed = _is_confirmed(plan)
+        is_confirmed = is_agreed(f"{_summary(plan)}, {format_bytes(plan.size_bytes)}")
         if is_confirmed:
             plan = still_meant(plan, plan_clean(selection, settings, io, user))
             _print_kept(plan)
@@ -131,8 +131,8 @@ def _print_kept(plan: CleanPlan) -> None:
         print(f"coach: kept: {printable(kept.run_id)}: {printable(kept.because)}", file=sys.stderr)
 
 
-def _is_confirmed(plan: CleanPlan) -> bool:
-    what = f"{_summary(plan)}, {format_bytes(plan.size_bytes)}"
+def is_agreed(what: str) -> bool:
+    """True if the person at the terminal types y. Raises UserError without a terminal."""
     if not sys.stdin.isatty():
         raise UserError(f"to be confirmed: {what}", "there is no terminal to ask on; --yes confirms it")
     print(f"{what}   y removes them, anything else does not: ", end="", file=sys.stderr, flush=True)

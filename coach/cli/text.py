@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from coach.analysis.spelling.printable import cut, display_width
 from coach.analysis.spelling.printable import printable as printable
+from coach.cli.terminal_signs import ASCII_SIGNS
 
 UNKNOWN = "–"
 
@@ -62,8 +63,19 @@ def print_line(text: str, out: TextIO | None = None) -> None:
     if text.isascii():
         print(text, file=out)
         return
-    encoding = (out or sys.stdout).encoding or "utf-8"
-    print(text.encode(encoding, "replace").decode(encoding), file=out)
+    stream = out or sys.stdout
+    encoding = stream.encoding or "utf-8"
+    errors = stream.errors if stream.errors == ASCII_SIGNS else "replace"
+    print(text.encode(encoding, errors).decode(encoding), file=out)
+
+
+def print_verbatim(text: str) -> None:
+    """Write a script or a file as it is; only a terminal gets the characters that it can show."""
+    if sys.stdout.isatty() or sys.stdout.errors != ASCII_SIGNS:
+        sys.stdout.write(text)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
 
 
 def print_json(

@@ -137,8 +137,7 @@ def _head(each: Judged, now_s: float, width: int | None) -> str:
         unread = (item.because for item in each.diagnosis.not_measured if item.what == "job")
         sign, said = "?", printable(next(unread, "no log and no metrics were found"))
     else:
-        look = look_of(each.diagnosis)
-        sign, said = sign_of(look), look.value
+        sign, said = sign_of(look_of(each.diagnosis)), each.word
     left = f"{sign} {printable(each.diagnosis.target)}  {_name(each)}{_state(each, now_s)}  {said}"
     if finding is None:
         return left

@@ -122,8 +122,8 @@ def _next_to_coach(backend: str) -> tuple[str, str | None]:
     return (
         "python3",
         (
-            "torch is not installed beside coach: the job uses the python3 that it finds; --env or --python "
-            "names another"
+            "it runs with the first python3 on the job's PATH, because coach's own Python "
+            f"({sys.executable}) has no torch; to use another, set --env or --python"
         ),
     )
 

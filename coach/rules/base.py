@@ -40,6 +40,8 @@ class Threshold:
     default: float
     unit: str
     reason: str
+    at_least: float = 0.0
+    """The rule cannot use a smaller number: it divides by it, or counts that many values."""
 
 
 class Rule(ABC):

@@ -20,6 +20,7 @@ from coach.rules.causes import REGISTER, Code, Edge, Register, Says, Status
 from coach.rules.from_logs.mere_mentions import happened
 from coach.rules.from_logs.outcome import first_failure, has_gone_well, judge
 from coach.rules.from_logs.runs import of_last_run
+from coach.rules.from_logs.uncaught import unnamed_exceptions
 from coach.rules.from_numbers.rhythm import unknown_progress
 
 _Key = tuple[str, str, Subject]
@@ -55,7 +56,8 @@ class Engine:
         """Judge one target now. Across calls with newer data, the engine remembers since when each condition
         holds."""
         self._reset_if_time_went_back(snapshot)
-        snapshot, earlier = of_last_run(snapshot)
+        found = (*snapshot.log_hits, *unnamed_exceptions(snapshot))
+        snapshot, earlier = of_last_run(replace(snapshot, log_hits=found))
         snapshot = replace(snapshot, log_hits=happened(snapshot))
         snapshot = replace(snapshot, outcome=replace(judge(snapshot, history), earlier=earlier))
         conditions = self._conditions.setdefault(snapshot.target, {})

@@ -14,6 +14,9 @@ from difflib import get_close_matches
 from coach.model.errors import UserError
 from coach.rules.base import Rule
 
+LARGEST = 1e15
+"""No threshold may be larger: rules count values, seconds and MiB by it, and take powers of it."""
+
 
 def check_codes(codes: Iterable[str], known: Iterable[str], key: str, place: str) -> None:
     """Raise UserError for a rule code that does not exist. `key` is the config's key, `place` its file and
@@ -25,13 +28,17 @@ def check_codes(codes: Iterable[str], known: Iterable[str], key: str, place: str
 
 
 def check_threshold(rule: type[Rule], name: str, value: float, place: str) -> None:
-    """Raise UserError if the rule has no threshold of this name, or the value is negative or not finite."""
-    names = [threshold.name for threshold in rule.thresholds]
+    """Raise UserError if the rule has no threshold of this name, or cannot use the value."""
+    by_name = {threshold.name: threshold for threshold in rule.thresholds}
     key = f"rules.{rule.code}.{name}"
-    if name not in names:
-        raise UserError(f"{place}: {key}: {rule.code} has no threshold {name!r}", nearest_hint(name, names))
-    if not math.isfinite(value) or value < 0:
-        raise UserError(f"{place}: {key} = {value:g}: expected a finite number, not below zero")
+    if name not in by_name:
+        raise UserError(f"{place}: {key}: {rule.code} has no threshold {name!r}", nearest_hint(name, by_name))
+    least = by_name[name].at_least
+    if value < least or math.isnan(value):
+        expected = f"at least {least:g}" if least else "not below zero"
+        raise UserError(f"{place}: {key} = {value:g}: expected a number, {expected}")
+    if value > LARGEST:
+        raise UserError(f"{place}: {key} = {value:g}: expected a number, at most {LARGEST:g}")
 
 
 def in_force(rules: Iterable[Rule]) -> dict[str, float]:

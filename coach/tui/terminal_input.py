@@ -23,7 +23,7 @@ from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XT
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
-from coach.tui.render.ascii import AsciiText
+from coach.analysis.spelling.ascii import AsciiText
 
 ESC = "\x1b"
 ESCAPE_WAIT_S = 0.4

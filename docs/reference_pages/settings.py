@@ -43,7 +43,8 @@ _OPEN = (
     (
         "rules.CODE.NAME",
         "a number",
-        "A threshold of a rule; `coach explain CODE` lists them with their units.",
+        "A threshold of a rule; `coach explain CODE` lists them with their units. A number that the rule "
+        "cannot use is refused.",
     ),
     ("locked.KEY", "text", "The site's reason why nobody else may set this key, or this table."),
 )

@@ -8,11 +8,13 @@ import pytest
 
 from coach.analysis.judging.several_jobs import Judged, worst_first
 from coach.analysis.spelling.printable import display_width
+from coach.cli.diagnosis_text import checked_lines
 from coach.cli.verdict import MAX_LINES, WIDTH, verdict_lines
 from coach.model.judging.finding import Diagnosis, Finding, Fix, NotMeasured, Severity, Subject
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogTail
+from coach.model.training.log import LogFile, LogTail
+from coach.workflows.judging.check import Checked
 
 NOW_S = 100_000.0
 
@@ -95,6 +97,21 @@ def test_a_job_without_readable_data_is_not_called_well() -> None:
     lines = verdict_lines([judged("1"), judged("2", is_read=False)], NOW_S)
     assert lines[0].startswith("? Nothing found, but 1 of 2 could not be read")
     assert lines[2].startswith("? 2")
+
+
+def test_a_completed_task_with_an_empty_log_printed_nothing() -> None:
+    empty = (LogFile("/logs/17_1.out", is_found=True),)
+    tasks = [judged(f"17_{number}", state="COMPLETED", is_read=False) for number in (1, 2)]
+    tasks = [replace(task, snapshot=replace(task.snapshot, log_files=empty)) for task in tasks]
+    lines = verdict_lines(tasks, NOW_S)
+    assert lines[0].startswith("? Nothing found, but nothing is known about 2 of 2")
+    assert {line.rpartition("  ")[2] for line in lines[2:4]} == {"printed nothing"}
+    checked = Checked(tasks[0].diagnosis, tasks[0].snapshot, parts=tuple(tasks))
+    assert "  printed nothing: 17_1, 17_2" in list(checked_lines(checked, NOW_S))
+    assert not any("could not be read" in line for line in checked_lines(checked, NOW_S))
+    gone = LogFile("/logs/17_1.out", is_found=True, problem="Permission denied")
+    unread = replace(tasks[0], snapshot=replace(tasks[0].snapshot, log_files=(gone,)))
+    assert verdict_lines([unread], NOW_S)[0].startswith("? Nothing found, but 1 of 1 could not be read")
 
 
 def test_only_ended_jobs_are_called_ended_and_a_job_being_set_up_is_waiting() -> None:

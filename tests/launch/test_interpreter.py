@@ -3,11 +3,13 @@ options."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from coach.launch import interpreter
 from coach.launch.interpreter import choose_environment, choose_python, describe, python_of_own
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
@@ -110,3 +112,13 @@ def test_a_script_runs_by_the_python_that_its_author_would_get_by_typing_it(tmp_
     assert python_of_own(command, None, Environment(), "slurm", env) == ("python3", None)
     venv = Environment(EnvironmentKind.VENV, path="/sw/torch")
     assert python_of_own(script, None, venv, "slurm", env) == ("/sw/torch/bin/python", None)
+
+
+def test_a_plan_names_the_python_without_torch_and_the_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "find_spec", lambda name: None)
+    python, note = choose_python(None, Environment(), "slurm", ENV)
+    assert python == "python3"
+    assert note == (
+        f"it runs with the first python3 on the job's PATH, because coach's own Python ({sys.executable}) "
+        "has no torch; to use another, set --env or --python"
+    )

@@ -101,6 +101,42 @@ def test_an_exception_of_any_name_is_seen_without_a_word_behind_it(error: str) -
 
 
 @pytest.mark.parametrize(
+    "error",
+    [
+        "MyCrash",
+        "__main__.MyCrash: it fell over",
+        "subprocess.TimeoutExpired: Command 'x' timed out after 3 seconds",
+        "torch.OutOfMemory: no room",
+        "hydra.errors.Unknown: no such key",
+        "GeneratorExit",
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "[rank1]: "])
+@pytest.mark.parametrize("is_launched", [False, True])
+def test_an_exception_is_known_by_its_place(error: str, prefix: str, is_launched: bool) -> None:
+    report = (
+        "E1121 04:00:00.000000 140 torch/elastic/api.py:869] failed (exitcode: 1) local_rank: 1 (pid: 17)",
+        *FRAMES,
+        LAUNCHER,
+        "Root Cause (first observed failure):",
+        "  rank      : 1 (local_rank: 1)",
+        "  exitcode  : 1 (pid: 17)",
+    )
+    lines = (*STEPS, *(prefix + line for line in (*FRAMES, error)), *(report if is_launched else ()))
+    (finding,) = diagnose_whole("\n".join(lines) + "\n").findings
+    assert (finding.rule, finding.cause) == ("COD001", "code_error")
+    assert finding.summary.startswith(error.partition(":")[0].rpartition(".")[2])
+    assert finding.evidence[0].line == len((*STEPS, *FRAMES)) + 1
+
+
+def test_an_unnamed_exception_that_was_logged_or_outlived_ended_nothing() -> None:
+    logged = of_a_whole_log(*STEPS, "ERROR trial 3 failed", "ERROR " + FRAMES[0], *FRAMES[1:], "MyCrash")
+    assert "code_error" not in logged
+    assert of_a_whole_log(*STEPS, *FRAMES, "MyCrash: again", *STEPS * 12) == []
+    assert "code_error" not in of_a_whole_log(*STEPS, *FRAMES, "Epoch 3 ended")
+
+
+@pytest.mark.parametrize(
     "said",
     [
         [

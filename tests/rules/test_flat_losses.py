@@ -113,3 +113,37 @@ def test_a_number_of_classes_that_the_launch_names_is_the_only_one(
     launched = run({} if num_classes is None else {"num_classes": num_classes})
     found = told(judge(steps(noisy(math.log(10), 0.002, count=800)), run=launched))
     assert ["guessing among 10 classes" in finding.summary for finding in found] == [guesses]
+
+
+GUESS = noisy(math.log(10), 0.01, count=300)
+
+
+@pytest.mark.parametrize(
+    ("losses", "course"),
+    [
+        ([2.35, *GUESS], "stays at"),
+        ([14.2, 9.1, 4.0, *GUESS], "fell from 14.2 to"),
+        ([2.4, *[1.9] * 20, *GUESS], "rose from 1.9 to"),
+    ],
+)
+def test_a_guess_says_from_where_the_loss_came(losses: list[float], course: str) -> None:
+    (finding,) = told(diagnose_whole("num_classes=10\n" + log_of(losses)))
+    ends = "" if course == "stays at" else " and stays there"
+    assert finding.summary == f"The training loss {course} ln 10 = 2.303{ends}: guessing among 10 classes"
+
+
+@pytest.mark.parametrize("losses", [[14.2, 9.1, 4.0, *GUESS], [0.9, 1.2, *GUESS]])
+def test_a_flat_loss_is_no_guess_among_unknown_classes(losses: list[float]) -> None:
+    assert not told(diagnose_whole(log_of(losses)))
+    assert not told(judge(steps(losses + GUESS)))
+
+
+def test_a_resumed_flat_loss_is_no_guess_among_unknown_classes() -> None:
+    assert not told(diagnose_whole(log_of(GUESS, first=52_000)))
+    (finding,) = told(diagnose_whole("num_labels: 10\n" + log_of(GUESS, first=52_000)))
+    assert "guessing among 10 classes" in finding.summary
+
+
+def test_a_loss_that_collapsed_to_the_first_guess_is_told() -> None:
+    (finding,) = told(diagnose_whole(log_of([2.31, *[1.1] * 20, *GUESS])))
+    assert "rose from 1.1 to ln 10 = 2.303 and stays there" in finding.summary

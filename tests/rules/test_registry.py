@@ -75,7 +75,7 @@ def test_a_threshold_of_the_config_replaces_the_default_and_is_shown() -> None:
     [
         ({"GPU05": {"warning_share": 0.3}}, [], "no rule 'GPU05'", "GPU005"),
         ({"GPU005": {"warnin_share": 0.3}}, [], "no threshold 'warnin_share'", "warning_share"),
-        ({"GPU005": {"warning_share": float("nan")}}, [], "expected a finite number", None),
+        ({"GPU005": {"warning_share": float("nan")}}, [], "expected a number", None),
         ({}, ["nun001"], "no rule 'nun001'", "NUM001"),
     ],
 )

@@ -241,3 +241,15 @@ async def test_a_low_terminal_shows_jobs_rather_than_nodes() -> None:
         assert "nodes ·" not in driver.text()
         await driver.pilot.resize_terminal(80, 30)
         await driver.sees("nodes ·")
+
+
+async def test_an_enlarged_pane_fills_a_small_terminal() -> None:
+    session = FakeSession(make_snapshot(), {RUN_ID: make_history(lost_at=150)})
+    async with opened(session, size=(40, 12), are_all_shown=False) as driver:
+        table = driver.app.screen.query_one("#verdicts", KeyedTable)
+        await driver.until(lambda: table.display, "verdicts")
+        lines = table.outer_size.height
+        await driver.press("tab", "z")
+        await driver.until(lambda: table.outer_size.height == 12, "the whole screen")
+        await driver.press("z")
+        await driver.until(lambda: table.outer_size.height == lines, "its own lines")

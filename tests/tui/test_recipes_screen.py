@@ -40,6 +40,16 @@ async def test_typing_into_the_form_shows_its_changes_in_the_script() -> None:
         await driver.sees("+srun --kill-on-bad-exit=1 coach run -- torchrun trainers/ddp.py --lr 0.3")
 
 
+async def test_a_narrow_form_shows_a_line_for_each_value() -> None:
+    for width, is_beside in ((80, False), (120, True)):
+        async with opened(size=(width, 24)) as driver:
+            await open_recipes(driver)
+            await driver.sees("goes into the form: meaning, unit, limits")
+            meanings = driver.app.screen.query("#form .plan-meaning")
+            assert {meaning.display for meaning in meanings} == {is_beside}
+            assert {row.outer_size.height for row in driver.app.screen.query("#form .parameter-row")} == {1}
+
+
 async def test_an_impossible_value_shows_its_error_beside_its_meaning() -> None:
     async with opened() as driver:
         await open_recipes(driver)

@@ -11,9 +11,9 @@ from rich.cells import cell_len
 from textual.color import Color, rgb_to_lab
 from textual.theme import BUILTIN_THEMES
 
+from coach.analysis.spelling.ascii import AsciiText
 from coach.config.settings import DEFAULT_THEME, OWN_THEMES, THEMES
 from coach.sources.machine.terminal import locale_encoding, started_environment
-from coach.tui.render.ascii import AsciiText
 from coach.tui.theme import OWN, find_theme, next_own
 from tests.tui.driving import opened
 

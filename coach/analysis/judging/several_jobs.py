@@ -22,6 +22,7 @@ from coach.model.snapshot import TargetSnapshot
 
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(?=: |$)")
 """The type of an exception at the beginning of a summary: `ValueError: no such class`."""
+PRINTED_NOTHING = "printed nothing"
 _MAX_NAMED = 120
 """Characters of the names of the tasks in a finding."""
 
@@ -62,7 +63,19 @@ class Judged:
     def is_unread(self) -> bool:
         """True if there was no data to judge it by."""
         snapshot = self.snapshot
-        return not (snapshot.log_tails or snapshot.events or snapshot.run is not None)
+        return not (snapshot.log_tails or snapshot.events or snapshot.run or self.printed_nothing)
+
+    @property
+    def printed_nothing(self) -> bool:
+        """True if its logs could be read, and are empty."""
+        files = self.snapshot.log_files
+        return not self.snapshot.log_tails and any(file.is_found and not file.problem for file in files)
+
+    @property
+    def word(self) -> str:
+        """The word for a job that was read, such as `healthy`."""
+        look = look_of(self.diagnosis)
+        return PRINTED_NOTHING if look is Look.NOTHING_KNOWN and self.printed_nothing else look.value
 
     @property
     def is_blind(self) -> bool:

@@ -8,7 +8,8 @@ if most ranks are in one, they wait for a rank that is not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 
@@ -24,10 +25,12 @@ class Group:
     ranks: tuple[RankStack, ...]
     place: Place
     is_odd: bool = False
+    repeated: frozenset[int] = frozenset()
+    """Ranks that several processes have: the job runs several programs."""
 
     @property
     def label(self) -> str:
-        return spell(self.ranks)
+        return spell(self.ranks, self.repeated)
 
     @property
     def workers(self) -> list[Workers]:
@@ -44,6 +47,7 @@ class Merged:
     """Largest group first."""
     absent: tuple[int, ...]
     """Ranks without a process on any node, although all nodes answered."""
+    repeated: frozenset[int] = frozenset()
 
     @property
     def odd(self) -> tuple[RankStack, ...]:
@@ -54,7 +58,10 @@ class Merged:
         by_place: dict[tuple[str, bool | None], list[RankStack]] = {}
         for group in self.groups:
             by_place.setdefault((group.place.words, group.place.is_waiting), []).extend(group.ranks)
-        parts = [Group(tuple(ranks), Place(*place)).sentence for place, ranks in by_place.items()]
+        parts = [
+            Group(tuple(ranks), Place(*place), repeated=self.repeated).sentence
+            for place, ranks in by_place.items()
+        ]
         for group in self.groups:
             if group.place.words == IN_LOADER:
                 parts += [workers.sentence for workers in group.workers if workers.is_cause]
@@ -72,19 +79,34 @@ def merge(stacks: Stacks) -> Merged:
         by_key.setdefault(_key(rank), []).append(rank)
     groups = [Group(tuple(ranks), place_of(ranks[0])) for ranks in by_key.values()]
     groups.sort(key=lambda group: -len(group.ranks))
-    odd = _odd(groups)
-    marked = tuple(Group(group.ranks, group.place, group in odd) for group in groups)
+    repeated = _repeated(stacks.ranks)
+    odd = () if repeated else _odd(groups)  # the ranks of one program do not wait for those of another
+    marked = tuple(Group(group.ranks, group.place, group in odd, repeated) for group in groups)
     size = max((rank.world_size or 0 for rank in stacks.ranks), default=0)
     present = {rank.rank for rank in stacks.ranks}
     absent = () if stacks.num_silent_nodes else tuple(rank for rank in range(size) if rank not in present)
-    return Merged(marked, absent)
+    return Merged(marked, absent, repeated)
 
 
-def spell(ranks: Iterable[RankStack]) -> str:
-    """`ranks 0-2,4-7`, `rank 3`, `pid 12 on node1`."""
+def _repeated(ranks: Sequence[RankStack]) -> frozenset[int]:
+    """The ranks that several processes have."""
+    count = Counter(rank.rank for rank in ranks if rank.rank is not None)
+    return frozenset(rank for rank, number in count.items() if number > 1)
+
+
+def spell(ranks: Iterable[RankStack], repeated: Set[int] = frozenset()) -> str:
+    """`ranks 0-2,4-7`, `rank 3`, `pid 12 on node1`; a repeated rank with its process: `rank 0 (pid 12 on
+    node1)`."""
     ranks = tuple(ranks)
-    numbers = sorted(rank.rank for rank in ranks if rank.rank is not None)
+    numbers = sorted(rank.rank for rank in ranks if rank.rank is not None and rank.rank not in repeated)
     parts = [_numbers(numbers)] if numbers else []
+    by_node: dict[str, list[RankStack]] = {}
+    for rank in ranks:
+        if rank.rank in repeated:
+            by_node.setdefault(rank.node, []).append(rank)
+    for node, same in by_node.items():
+        named = _numbers(sorted({rank.rank for rank in same if rank.rank is not None}))
+        parts.append(f"{named} ({spell_pids([rank.pid for rank in same])} on {node})")
     return ", ".join([*parts, *(rank.label for rank in ranks if rank.rank is None)])
 
 
@@ -174,6 +196,9 @@ def report(stacks: Stacks, merged: Merged) -> list[ReportLine]:
     if merged.odd:
         where = ", ".join(dict.fromkeys(f"{rank.node} pid {rank.pid}" for rank in merged.odd))
         rows.append(ReportLine(Kind.ODD, f"not where the others are: {spell(merged.odd)} ({where})"))
+    if merged.repeated:
+        named = _numbers(sorted(merged.repeated))
+        rows.append(ReportLine(Kind.DETAIL, f"{named}: more than one process; the job runs several programs"))
     if stacks.num_silent_nodes:
         silent = f"{stacks.num_silent_nodes} of {stacks.num_nodes} nodes did not answer"
         rows.append(ReportLine(Kind.ODD, f"{silent}: {stacks.because or 'no reason is known'}"))
@@ -183,7 +208,7 @@ def report(stacks: Stacks, merged: Merged) -> list[ReportLine]:
         for rank in group.ranks:
             by_means.setdefault(_means(rank), []).append(rank)
         for means, ranks in by_means.items():
-            rows.append(ReportLine(Kind.DETAIL, f"{spell(ranks)}: {means}", 2))
+            rows.append(ReportLine(Kind.DETAIL, f"{spell(ranks, merged.repeated)}: {means}", 2))
         rows += _frame_rows(group.ranks[0].frames)
         rows += [ReportLine(Kind.DETAIL, f"{rank.label}: {_kernel(rank)}", 2) for rank in group.ranks]
         rows += [row for workers in group.workers for row in _worker_rows(workers)]

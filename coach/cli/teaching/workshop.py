@@ -18,6 +18,7 @@ from coach.cli.text import (
     print_json,
     print_line,
     print_table,
+    print_verbatim,
     printable,
 )
 from coach.config import BACKENDS, Settings
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 each recipe ran to its end, 1 one did not, 130 interrupted; started runs are then
     cancelled."""
     if args.verb == "example":
-        sys.stdout.write(EXAMPLE)
+        print_verbatim(EXAMPLE)
         return 0
     max_queued_s = parse_time(args.max_queued, "--max-queued")
     plan = read_workshop_plan(expand_home(args.plan).absolute(), args.backend, settings)

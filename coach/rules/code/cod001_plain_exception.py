@@ -92,9 +92,9 @@ class PlainException(Rule):
     """The program ended with an exception that no other rule explains, most likely a mistake in the program.
 
     What it sees
-        The last line of a Python traceback that no other rule claims, or the message with which a program
-        refuses its arguments (`train.py: error: …`) or Hydra refuses a configuration, if the log ends soon
-        after it.
+        The last line of a Python traceback that no other rule claims, whatever the exception's name, or the
+        message with which a program refuses its arguments (`train.py: error: …`) or Hydra refuses a
+        configuration, if the log ends soon after it.
     Why it matters
         The job is over, and will fail at the same place until the program is changed.
     When it stays silent
@@ -201,13 +201,18 @@ class PlainException(Rule):
 def _not_of(others: list[LogHit], snapshot: TargetSnapshot) -> Iterable[LogHit]:
     """Exceptions and refused arguments that no other rule, process or library explains."""
     places = {(hit.file, hit.line) for hit in others}
-    below = {(hit.file, hit.line) for hit in others if not hit.text.startswith(("srun:", "slurmstepd:"))}
+    below = {(hit.file, hit.line) for hit in others if not _is_of_a_launcher(hit)}
     words = {hit.text for hit in others}
     for hit in hits_of(snapshot, PlainException.code, "exception", "usage", "syntax"):
         is_known = (hit.file, hit.line) in places or _is_told_below(hit, below)
         is_of_thread = _is_weak(hit) and _is_of_a_thread(hit)
         if not (is_known or is_of_thread or _is_echo(hit) or owner_of(hit) or _is_chained_to(hit, words)):
             yield hit
+
+
+def _is_of_a_launcher(hit: LogHit) -> bool:
+    """True if srun, slurmstepd or torchrun says only that a process ended."""
+    return hit.signature == EXIT_CODE or hit.text.startswith(("srun:", "slurmstepd:"))
 
 
 def _is_told_below(hit: LogHit, told: Set[tuple[str, int]]) -> bool:

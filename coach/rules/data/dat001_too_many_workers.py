@@ -67,7 +67,7 @@ class TooManyWorkers(Rule):
         Threshold("pressure_pct", 20, "percent of the time", "some task waits for a CPU"),
         Threshold("own_cpu_pct", 40, "percent of the allotted CPUs", "with less, mostly other programs wait"),
         Threshold("data_share", 0.10, "of step time", "the workers deliver too late"),
-        Threshold("min_samples", 10, "samples", "the first samples show the start-up"),
+        Threshold("min_samples", 10, "samples", "the first samples show the start-up", at_least=1),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -62,8 +62,8 @@ class SameOrder(Rule):
             "correlation", 0.5, "of the deviations", "augmentation and learning change a batch's loss by less"
         ),
         Threshold("sigma", 5, "standard deviations", "of what independent epochs would show"),
-        Threshold("min_epoch_steps", 12, "steps", "shorter epochs have too few deviations"),
-        Threshold("min_epochs", 3, "epochs", "twice in a row may be chance"),
+        Threshold("min_epoch_steps", 12, "steps", "shorter epochs have too few deviations", at_least=4),
+        Threshold("min_epochs", 3, "epochs", "twice in a row may be chance", at_least=2),
         Threshold("learned_share", 0.1, "of the first loss", "with less, the model memorizes its samples"),
     )
 

@@ -75,7 +75,7 @@ class Hang(Rule):
         Threshold("silence_steps", 10, "times the median step", "long steps make long silences"),
         Threshold("lag_s", 90, "seconds", "a network file system may show new lines this late"),
         Threshold("window_s", 120, "seconds", "in this time an evaluation or a checkpoint shows some work"),
-        Threshold("min_samples", 20, "samples", "fewer may be chance"),
+        Threshold("min_samples", 20, "samples", "fewer may be chance", at_least=1),
         Threshold("spin_pct", 95, "percent", "a collective that waits keeps its kernel running"),
         Threshold("spin_power_share", 0.35, "of the power limit", "a kernel that only waits draws less"),
         Threshold(

@@ -74,11 +74,13 @@ class Straggler(Rule):
     needs = (frozenset({Need.METRICS}), frozenset({Need.STACKS}))
     keep_s = 10.0
     thresholds = (
-        Threshold("lag_share", 0.15, "of step time", "between TraceML's bands (0.1 and 0.2)"),
+        Threshold("lag_share", 0.15, "of step time", "between TraceML's bands (0.1 and 0.2)", at_least=0.001),
         Threshold("min_lag_s", 0.002, "seconds", "less is the scheduling of the operating system"),
         Threshold("min_window_s", 5, "seconds of steps", "a shorter time may be one hiccup"),
-        Threshold("min_steps", 16, "steps in which it was measured", "two for each part of the window"),
-        Threshold("window_steps", 250, "steps", "long enough to span the bursts of all loaders"),
+        Threshold(
+            "min_steps", 16, "steps in which it was measured", "two for each part of the window", at_least=1
+        ),
+        Threshold("window_steps", 250, "steps", "long enough to span the bursts of all loaders", at_least=1),
         Threshold(
             "stack_share",
             0.5,

@@ -41,7 +41,7 @@ class UnevenGpus(Rule):
     needs = (frozenset({Need.GPU_TELEMETRY}),)
     keep_s = 10.0
     thresholds = (
-        Threshold("spread_points", 30, "percentage points", "smaller differences come and go"),
+        Threshold("spread_points", 30, "percentage points", "smaller differences come and go", at_least=1),
         Threshold("idle_pct", 30, "percent", "below it GPU003 reports the GPU"),
         Threshold(
             "window_s", 600, "seconds", "in a shorter time one evaluation or checkpoint makes the difference"

@@ -53,7 +53,7 @@ class SameSamples(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
     thresholds = (
-        Threshold("min_steps", 60, "steps", "chance then makes one pair in a million look alike"),
+        Threshold("min_steps", 60, "steps", "chance then makes one pair in a million look alike", at_least=1),
         Threshold(
             "correlation", 0.7, "of the deviations' changes", "five standard deviations of chance at 60 steps"
         ),

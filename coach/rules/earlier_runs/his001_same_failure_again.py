@@ -52,7 +52,13 @@ class SameFailureAgain(Rule):
     cause = "same_failure_again"
     severity = Severity.WARNING
     thresholds = (
-        Threshold("times", 3, "failures in a row", "the second may be a retry to see whether it was chance"),
+        Threshold(
+            "times",
+            3,
+            "failures in a row",
+            "the second may be a retry to see whether it was chance",
+            at_least=1,
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

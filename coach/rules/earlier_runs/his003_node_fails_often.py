@@ -42,8 +42,10 @@ class NodeFailsOften(Rule):
     cause = "node_fails_often"
     severity = Severity.WARNING
     thresholds = (
-        Threshold("min_failures", 3, "failures", "two happen by chance"),
-        Threshold("min_runs_elsewhere", 10, "runs", "with fewer, the rate of the peers is unknown"),
+        Threshold("min_failures", 3, "failures", "two happen by chance", at_least=1),
+        Threshold(
+            "min_runs_elsewhere", 10, "runs", "with fewer, the rate of the peers is unknown", at_least=1
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

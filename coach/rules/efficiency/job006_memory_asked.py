@@ -47,7 +47,11 @@ class MemoryAsked(Rule):
         Threshold("idle_mib", 32768, "MiB", "less unused memory keeps no other job off a node"),
         Threshold("min_s", 300, "seconds", "a shorter run may not have reached its peak"),
         Threshold(
-            "headroom", 1.3, "times the peak", "the true peak may be higher: samples miss short bursts"
+            "headroom",
+            1.3,
+            "times the peak",
+            "the true peak may be higher: samples miss short bursts",
+            at_least=1,
         ),
     )
 

@@ -44,9 +44,9 @@ class NoCheckpoint(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS, Need.JOB_STATE}),)
     thresholds = (
-        Threshold("min_steps", 100, "steps", "the first steps are slower than the others"),
+        Threshold("min_steps", 100, "steps", "the first steps are slower than the others", at_least=1),
         Threshold("min_s", 600, "seconds", "a younger job loses little work"),
-        Threshold("margin", 1.1, "times the time left", "the pace varies by about a tenth"),
+        Threshold("margin", 1.1, "times the time left", "the pace varies by about a tenth", at_least=1),
         Threshold(
             "critical_share", 0.8, "of the limit", "after it, hardly any time is left to save a checkpoint"
         ),

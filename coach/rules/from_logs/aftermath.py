@@ -159,7 +159,7 @@ def is_hidden_by_status(hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return False
     if any(block.exit_code for block in tail.blocks if block.last_line >= hit.line):
         return True
-    is_end = _is_uncaught(hit.block) or _NOT_OPENED.match(bare(hit.text)) is not None
+    is_end = is_uncaught(hit.block) or _NOT_OPENED.match(bare(hit.text)) is not None
     return is_end and _is_last_word(hit, tail)
 
 
@@ -179,7 +179,7 @@ def _told_its_status(snapshot: TargetSnapshot) -> bool:
     return own is None or (isinstance(own, Mapping) and own.get("kind") == "script")
 
 
-def _is_uncaught(block: ErrorBlock | None) -> bool:
+def is_uncaught(block: ErrorBlock | None) -> bool:
     """True for an exception of a main thread that no logger printed."""
     if block is None or not block.is_traceback or block.type is None:
         return False

@@ -24,7 +24,7 @@ from coach.rules.from_numbers.training_windows import Phases, phases, training_p
 
 WINDOW_S = Threshold("window_s", 120, "seconds", "shorter stretches catch single checkpoints and evaluations")
 MIN_SAMPLES = Threshold(
-    "min_samples", 60, "samples", "fewer vary too much: utilization jumps between 0 and 100"
+    "min_samples", 60, "samples", "fewer vary too much: utilization jumps between 0 and 100", at_least=1
 )
 STARTUP_S = Threshold(
     "startup_s", 900, "seconds", "without metrics: data preparation may take this long before the GPU is used"

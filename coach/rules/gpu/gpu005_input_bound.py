@@ -66,9 +66,17 @@ class InputBound(Rule):
     needs = (frozenset({Need.METRICS}), frozenset({Need.STACKS}))
     keep_s = 10.0
     thresholds = (
-        Threshold("warning_share", 0.10, "of step time", "a tenth of the time is worth one more worker"),
-        Threshold("critical_share", 0.20, "of step time", "a fifth of the allocation trains nothing"),
-        Threshold("min_steps", 20, "steps", "fewer steady steps vary too much to judge"),
+        Threshold(
+            "warning_share",
+            0.10,
+            "of step time",
+            "a tenth of the time is worth one more worker",
+            at_least=0.001,
+        ),
+        Threshold(
+            "critical_share", 0.20, "of step time", "a fifth of the allocation trains nothing", at_least=0.001
+        ),
+        Threshold("min_steps", 20, "steps", "fewer steady steps vary too much to judge", at_least=1),
         Threshold(
             "min_window_s",
             5,
@@ -80,6 +88,7 @@ class InputBound(Rule):
             200,
             "steps",
             "long enough to span the bursts of all workers, short enough to follow changes",
+            at_least=1,
         ),
         Threshold(
             "skip_steps",

@@ -55,7 +55,7 @@ class BatchTooSmall(Rule):
         ),
         Threshold("memory_share", 0.3, "of the GPU's memory", "so much room is left that the batch can grow"),
         Threshold("data_share", 0.10, "of step time", "then fix the wait for data first"),
-        Threshold("min_steps", 40, "steady steps", "fewer vary too much"),
+        Threshold("min_steps", 40, "steady steps", "fewer vary too much", at_least=1),
         *WINDOW,
     )
 

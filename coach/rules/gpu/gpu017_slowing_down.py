@@ -111,7 +111,7 @@ class SlowingDown(Rule):
             "times the quarter before",
             "a pace that changed only once is steady in some quarter",
         ),
-        Threshold("min_points", 64, "points of the curve", "sixteen in each quarter"),
+        Threshold("min_points", 64, "points of the curve", "sixteen in each quarter", at_least=4),
         Threshold("min_s", 100, "seconds of steps", "caches and clocks settle within the first minute"),
         Threshold(
             "data_share", 0.5, "of the growth", "if half of it is waiting for data, the loader gets slower"

@@ -49,7 +49,7 @@ class Throttled(Rule):
     keep_s = 30.0
     thresholds = (
         Threshold("window_s", 120, "seconds", "long enough to tell a state from a peak"),
-        Threshold("min_samples", 3, "samples", "a single one may be a change of the clocks"),
+        Threshold("min_samples", 3, "samples", "a single one may be a change of the clocks", at_least=1),
         Threshold("share", 0.1, "of the samples at work", "rarer slowdowns cost next to nothing"),
         Threshold("critical_samples", 20, "samples", "then it is not a short peak"),
         Threshold("critical_clock_share", 0.7, "of the largest SM clock", "a third of the speed is lost"),

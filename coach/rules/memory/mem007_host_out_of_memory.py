@@ -82,6 +82,7 @@ class HostOutOfMemory(Rule):
             1.3,
             "times the peak",
             "a sampled peak is a floor: bursts between two samples are missed",
+            at_least=1,
         ),
         Threshold(
             "blind_growth",
@@ -92,7 +93,9 @@ class HostOutOfMemory(Rule):
         Threshold(
             "growth", 1.2, "times the first quarter", "a training that grew by a fifth to its end has a leak"
         ),
-        Threshold("growth_samples", 12, "samples of training", "fewer are caches and workers that fill"),
+        Threshold(
+            "growth_samples", 12, "samples of training", "fewer are caches and workers that fill", at_least=1
+        ),
         Threshold(
             "near_limit_share",
             0.9,

@@ -40,7 +40,7 @@ class MemoryPressure(Rule):
         Threshold("stall_pct", 10, "percent of the time", "for a tenth of the time every task stood still"),
         Threshold("critical_stall_pct", 40, "percent of the time", "near to where systemd-oomd kills (60 %)"),
         Threshold("window_s", 120, "seconds", "long enough to leave out single bursts"),
-        Threshold("min_samples", 20, "samples", "fewer may be chance"),
+        Threshold("min_samples", 20, "samples", "fewer may be chance", at_least=1),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -52,7 +52,9 @@ class MemoryAboveRequest(Rule):
     thresholds = (
         Threshold("over", 1.05, "times the request", "some sites allow a job a few percent more"),
         Threshold("whole_node_share", 0.8, "of the node's memory", "hardly any other job fits beside it"),
-        Threshold("headroom", 1.3, "times the peak", "a sampled peak is a floor: bursts are missed"),
+        Threshold(
+            "headroom", 1.3, "times the peak", "a sampled peak is a floor: bursts are missed", at_least=1
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

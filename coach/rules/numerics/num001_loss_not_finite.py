@@ -110,8 +110,11 @@ class LossNotFinite(Rule):
             2,
             "values",
             "one bad batch may be skipped; two in a row mean that the parameters are broken",
+            at_least=1,
         ),
-        Threshold("zeros", 5, "values", "transformers prints one in each window without a finite loss"),
+        Threshold(
+            "zeros", 5, "values", "transformers prints one in each window without a finite loss", at_least=1
+        ),
         Threshold(
             "sudden", 0.1, "of the highest loss", "a loss that falls by learning passes all values down to 0"
         ),
@@ -120,6 +123,7 @@ class LossNotFinite(Rule):
             10,
             "times",
             "one order of magnitude leaves the region of divergence in nearly all cases",
+            at_least=1,
         ),
         Threshold(
             "warmup_steps",

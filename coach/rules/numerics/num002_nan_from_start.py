@@ -40,7 +40,9 @@ class NanFromStart(Rule):
     severity = Severity.CRITICAL
     needs = (frozenset({Need.METRICS}),)
     thresholds = (
-        Threshold("consecutive", 2, "steps", "one bad batch may be skipped; two in a row are not chance"),
+        Threshold(
+            "consecutive", 2, "steps", "one bad batch may be skipped; two in a row are not chance", at_least=1
+        ),
         Threshold("first_step", 1, "step", "steps are counted from 0 or from 1"),
     )
 

@@ -50,7 +50,7 @@ class GradientNotFinite(Rule):
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
     thresholds = (
         Threshold("share", 0.1, "of the steps", "a tenth of the steps lost is worth a change"),
-        Threshold("window", 100, "steps", "long enough for single overflows to be rare"),
+        Threshold("window", 100, "steps", "long enough for single overflows to be rare", at_least=1),
         Threshold(
             "settling", 20, "steps", "one halving a step brings a loss scale of 2^16 down to 1 in 16 steps"
         ),
@@ -59,6 +59,7 @@ class GradientNotFinite(Rule):
             10,
             "lines",
             "programs often print every tenth step, so ten lines are a hundred steps",
+            at_least=1,
         ),
         Threshold("fall", 0.02, "of the loss", "if the loss falls by more, the training learns"),
     )

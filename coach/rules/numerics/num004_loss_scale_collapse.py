@@ -59,6 +59,7 @@ class LossScaleCollapse(Rule):
             3,
             "overflows at the floor",
             "one may be a bad batch; three in a row are the model's own values",
+            at_least=1,
         ),
         Threshold(
             "halvings",
@@ -74,7 +75,7 @@ class LossScaleCollapse(Rule):
         ),
         Threshold("settled", 3, "losses", "this many after the last overflow show that it has settled"),
         Threshold("skipped_share", 0.5, "of the steps", "healthy training skips one in some thousand"),
-        Threshold("min_steps", 100, "steps", "calibration from 2³² skips thirty"),
+        Threshold("min_steps", 100, "steps", "calibration from 2³² skips thirty", at_least=1),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -83,8 +83,10 @@ class LossDivergence(Rule):
         Threshold(
             "rise", 1.5, "times the highest before", "noise and schedules stay below it; divergence passes 2"
         ),
-        Threshold("consecutive", 3, "values", "a spike is one value, or two"),
-        Threshold("lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth"),
+        Threshold("consecutive", 3, "values", "a spike is one value, or two", at_least=1),
+        Threshold(
+            "lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth", at_least=1
+        ),
         Threshold("warmup_steps", 100, "steps", "long enough for the optimizer's statistics"),
         Threshold("lost_share", 0.5, "of the progress", "a restart of the schedule loses a tenth or two"),
         Threshold("max_rate", 1, "learning rate", "Prodigy and D-Adaptation need 1; no optimizer needs more"),
@@ -93,7 +95,11 @@ class LossDivergence(Rule):
         Threshold("above_start", 3, "times the first", "a penalty beside a loss is seldom larger than it"),
         Threshold("worse", 1.2, "times the highest before", "a loss that is learned comes back below it"),
         Threshold(
-            "exploded_divisor", 10, "times", "the rate was far too high, as it is where a loss becomes NaN"
+            "exploded_divisor",
+            10,
+            "times",
+            "the rate was far too high, as it is where a loss becomes NaN",
+            at_least=1,
         ),
         Threshold(
             "steep", 10, "times the highest before", "in the first steps, where no noise is of that size"

@@ -52,8 +52,8 @@ class LossSpikes(Rule):
             "of the logarithm: no noise of a healthy training reaches it twice in a row",
         ),
         Threshold("lost_share", 0.5, "of the progress", "less is recovered within a few steps"),
-        Threshold("num_spikes", 3, "spikes", "once or twice is an unlucky batch"),
-        Threshold("window", 25, "values", "the steps before, few against the whole curve"),
+        Threshold("num_spikes", 3, "spikes", "once or twice is an unlucky batch", at_least=1),
+        Threshold("window", 25, "values", "the steps before, few against the whole curve", at_least=1),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -82,6 +82,7 @@ class LossSpikes(Rule):
         if len(losses) < 4 * window or any(not math.isfinite(loss) or loss <= 0 for loss in losses):
             return []
         logs = [math.log(loss) for loss in losses]
+        above_all = max(logs) + 1
         start = median(losses[: max(3, len(losses) // 50)])
         spikes: list[int] = []
         place, lowest = max(window, len(losses) // 10), min(losses[:window])
@@ -92,7 +93,7 @@ class LossSpikes(Rule):
                 before = logs[place - window : place]
                 middle = median(before)
                 sigma = max(_SIGMA_PER_MAD * median(abs(value - middle) for value in before), _LEAST_SIGMA)
-                height = max(height, math.exp(middle + self.values["sigmas"] * sigma))
+                height = max(height, math.exp(min(middle + self.values["sigmas"] * sigma, above_all)))
             end = place
             while end < len(losses) and losses[end] > height:
                 end += 1

@@ -22,6 +22,8 @@ _MEDIAN_ERROR = 1.2533
 """Standard error of a median over that of a mean, for normal noise."""
 _SIGMA = 1.4826 / math.sqrt(2)
 """Factor from the median absolute difference of neighbours to the standard deviation of one value."""
+_APART = 0.1
+"""A loss this share of ln(classes) away from it was not that of a guess."""
 _OVERFIT = (
     Fix(
         "Overfit a single batch first; if that fails, check labels, frozen parameters and the optimizer's "
@@ -37,27 +39,28 @@ class NotLearning(Rule):
     """The training loss stays at the level of guessing or at its first value, or the learning rate is 0.
 
     What it sees
-        A long course of training losses that stays, after its first tenth, within one percent of ln 2, ln 10,
-        ln 100 or ln 1000 (the loss of guessing evenly among 2, 10, 100 or 1000 classes), or of the logarithm
-        of the number of classes that the log names (`num_classes`, `num_labels`), and does not fall from its
-        first third to its last; if the launch names the number, only that one counts. Or a learning rate of 0
-        beside each loss, in metrics or in a log, or in the launch if the program reports none, with a loss
-        that does not fall. Or a loss that stays at its first value from the first steps on: a warning if all
-        values agree to a thousandth, info if they vary only by noise that is small enough to exclude a fall.
-        Or evaluations that all have the same loss, from the first epoch on, beside a training loss that does
-        not fall: if they agree to the last digit, or if no accuracy is better than a guess. Or, as a cause of
-        its own, a warm-up (`warmup_steps` in the launch or the log) with the same rate beside each loss, from
-        a step within the warm-up to a step after its end: the schedule is never stepped. This is a warning if
-        the rate is below the requested one, else info.
+        A long course of training losses that stays, after its first tenth, within one percent of the loss of
+        guessing evenly, and does not fall from its first third to its last. That is the logarithm of the
+        number of classes that the launch or the log names (`num_classes`, `num_labels`); if none is named, ln
+        2, ln 10, ln 100 or ln 1000, if the first loss of the training is near it. The finding says if the
+        loss fell or rose to that level. Or a learning rate of 0 beside each loss, in metrics or in a log, or
+        in the launch if the program reports none, with a loss that does not fall. Or a loss that stays at its
+        first value from the first steps on: a warning if all values agree to a thousandth, info if they vary
+        only by noise that is small enough to exclude a fall. Or evaluations that all have the same loss, from
+        the first epoch on, beside a training loss that does not fall: if they agree to the last digit, or if
+        no accuracy is better than a guess. Or, as a cause of its own, a warm-up (`warmup_steps` in the launch
+        or the log) with the same rate beside each loss, from a step within the warm-up to a step after its
+        end: the schedule is never stepped. This is a warning if the rate is below the requested one, else
+        info.
     Why it matters
         The model gives the same answer for every input. More time will not change that.
     When it stays silent
-        On a curve that fell before it became flat, or whose beginning is unknown (resumed, converged). On
-        short courses, while the learning rate still rises, and on values with too few printed digits to show
-        a fall. On reinforcement and adversarial training, where a discriminator should end up guessing. On a
-        rate that was printed with few digits (`0.0000`) or is 0 only in the first values of a warm-up. Noise
-        around a first value is only info, because a training that begins with a trained model is flat as
-        well.
+        On a curve that fell before it became flat, or whose beginning is unknown (resumed, converged), unless
+        the number of classes is named and it lies at the level of guessing. On short courses, while the
+        learning rate still rises, and on values with too few printed digits to show a fall. On reinforcement
+        and adversarial training, where a discriminator should end up guessing. On a rate that was printed
+        with few digits (`0.0000`) or is 0 only in the first values of a warm-up. Noise around a first value
+        is only info, because a training that begins with a trained model is flat as well.
     What to do
         Overfit one batch first: if that fails, look at the labels (shuffled apart from the inputs?), at
         frozen parameters, at parameters that the optimizer does not have, at a missing zero_grad or step, and
@@ -80,15 +83,18 @@ class NotLearning(Rule):
             "of ln(classes)",
             "guessing is exact; a model that has learned something is below it",
         ),
+        Threshold("start", 0.25, "of ln(classes)", "random first weights make a first loss this near to it"),
         Threshold("fall", 0.005, "of the loss", "from the first third to the last; less is noise"),
-        Threshold("min_points", 50, "values", "fewer may be the warm-up"),
+        Threshold("min_points", 50, "values", "fewer may be the warm-up", at_least=5),
         Threshold("min_steps", 500, "steps told", "long warm-ups take some hundreds of steps"),
         Threshold("min_epochs", 3, "epochs told", "a warm-up is over within one or two"),
         Threshold("level", 0.01, "of the loss", "most trainings fall by more within their first steps"),
         Threshold("same", 0.001, "of the loss", "batches differ by more: such values come from one batch"),
-        Threshold("min_evaluations", 5, "evaluations", "fewer may lie in the warm-up"),
+        Threshold("min_evaluations", 5, "evaluations", "fewer may lie in the warm-up", at_least=1),
         Threshold("rest", 0.02, "of the loss", "between evaluations that are all equal; less is noise"),
-        Threshold("min_rates", 20, "values", "a rate of 0 in fewer may be the beginning of a warm-up"),
+        Threshold(
+            "min_rates", 20, "values", "a rate of 0 in fewer may be the beginning of a warm-up", at_least=1
+        ),
         Threshold("low_rate", 0.9, "of the requested rate", "a rate this near to it is the requested one"),
         Threshold("rate_fall", 0.05, "of the loss", "a loss that falls by more has learned at some rate"),
     )
@@ -174,18 +180,21 @@ class NotLearning(Rule):
             since_s=points[0].time_s,
         )
 
-    def _guessing(self, points: Sequence[Point], classes: Iterable[int]) -> Hit | None:
+    def _guessing(self, points: Sequence[Point], classes: Iterable[tuple[int, bool]]) -> Hit | None:
         if not self._is_long(points):
             return None
-        means = _thirds([point.loss for point in points][len(points) // 10 :])
+        losses = [point.loss for point in points]
+        means = _thirds(losses[len(losses) // 10 :])
         if not means[0] - means[1] < self.values["fall"] * means[0]:
             return None
         near = self.values["near"]
-        for number in classes:
-            if all(abs(mean / math.log(number) - 1) <= near for mean in means):
+        for number, is_told in classes:
+            guess = math.log(number)
+            is_known = is_told or (_is_beginning(points) and self._starts_at(losses[0], guess))
+            if is_known and all(abs(mean / guess - 1) <= near for mean in means):
                 return Hit(
                     summary=(
-                        f"The training loss stays at ln {number} = {math.log(number):.4g}: "
+                        f"The training loss {_course_to(losses, guess, f'ln {number} = {guess:.4g}')}: "
                         f"guessing among {number} classes"
                     ),
                     evidence=(points[0].evidence, points[-1].evidence),
@@ -194,6 +203,10 @@ class NotLearning(Rule):
                     since_s=points[0].time_s,
                 )
         return None
+
+    def _starts_at(self, first: float, guess: float) -> bool:
+        """True if a model that guesses may begin with this loss, which then shows the number of classes."""
+        return abs(first / guess - 1) <= self.values["start"]
 
     def _unchanged(
         self,
@@ -336,11 +349,26 @@ def _is_level(losses: Sequence[float], fall: float) -> bool:
     return max(abs(first - last), abs(middle - last)) + 2 * error <= fall
 
 
-def _classes(snapshot: TargetSnapshot) -> list[int]:
-    """The number of classes that the launch names; else the usual ones, and those that the log names."""
+def _course_to(losses: Sequence[float], guess: float, level: str) -> str:
+    """How the loss came to the level of guessing: it stays there, or fell or rose to it."""
+    tenth = max(1, len(losses) // 10)
+    later = (fmean(losses[start : start + tenth]) for start in range(tenth, len(losses), tenth))
+    known = filter(math.isfinite, (*losses[:tenth], *later))
+    farthest = max(known, key=lambda loss: abs(loss - guess), default=guess)
+    if abs(farthest / guess - 1) <= _APART:
+        return f"stays at {level}"
+    return f"{'fell' if farthest > guess else 'rose'} from {farthest:.3g} to {level} and stays there"
+
+
+def _classes(snapshot: TargetSnapshot) -> list[tuple[int, bool]]:
+    """(number of classes, True if the launch or the log names it): the number that the launch names; else the
+    usual ones, and those that the log names."""
     asked = int_parameter(snapshot.run, "num_classes") or 0
     if asked > 1:
-        return [asked]
+        return [(asked, True)]
     found = [_CLASSES_TOLD.search(line) for tail in snapshot.log_tails for line in tail.plain]
-    told = [int(match[1]) for match in found if match is not None]
-    return [*_NUM_CLASSES, *(number for number in told if number > 1)]
+    told = {int(match[1]) for match in found if match is not None}
+    return [
+        *((number, number in told) for number in _NUM_CLASSES),
+        *((number, True) for number in sorted(told.difference(_NUM_CLASSES)) if number > 1),
+    ]

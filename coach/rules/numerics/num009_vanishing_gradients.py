@@ -50,7 +50,7 @@ class VanishingGradients(Rule):
         ),
         Threshold("min_loss", 1e-3, "", "with less there is nothing left to learn"),
         Threshold("improved_share", 0.02, "of the loss", "less is the noise of batches"),
-        Threshold("window", 100, "steps", "shorter plateaus are usual"),
+        Threshold("window", 100, "steps", "shorter plateaus are usual", at_least=1),
         Threshold("learned_share", 0.1, "of the first loss", "a loss that fell this far had gradients"),
     )
 

@@ -63,7 +63,7 @@ class ExplodingGradients(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
     thresholds = (
-        Threshold("window", 20, "newest norms", "their median does not depend on one batch"),
+        Threshold("window", 20, "newest norms", "their median does not depend on one batch", at_least=1),
         Threshold("growth", 100, "times the first quarter's median", "healthy norms vary tenfold"),
         Threshold("improved_share", 0.1, "of the loss", "less is the noise of batches"),
         Threshold("least", 1000, "norm", "below it, the norms only grew from very small ones"),
@@ -73,9 +73,11 @@ class ExplodingGradients(Rule):
             "norm",
             "even gradients that are still multiplied by a loss scale of 2^24 stay below",
         ),
-        Threshold("lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth"),
+        Threshold(
+            "lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth", at_least=1
+        ),
         Threshold("warmup_steps", 100, "steps", "long enough for the optimizer's statistics"),
-        Threshold("consecutive", 5, "norms beyond", "one may be a bad batch"),
+        Threshold("consecutive", 5, "norms beyond", "one may be a bad batch", at_least=1),
     )
     signatures = (
         Signature(

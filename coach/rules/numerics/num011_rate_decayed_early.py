@@ -61,7 +61,7 @@ class RateDecayedEarly(Rule):
             "share", 0.2, "of the steps", "cosine and linear decays pass a hundredth in the last tenth"
         ),
         Threshold("fall", 0.01, "of the loss", "less progress than noise"),
-        Threshold("min_steps", 50, "records", "fewer say nothing about a schedule"),
+        Threshold("min_steps", 50, "records", "fewer say nothing about a schedule", at_least=2),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -73,7 +73,7 @@ class Overfitting(Rule):
         Threshold("rise", 0.15, "of the lowest", "evaluations vary by some percent"),
         Threshold("lost_share", 0.05, "of the progress", "near zero a loss doubles by noise alone"),
         Threshold("train_fall", 0.03, "of the training loss", "else the model memorizes nothing"),
-        Threshold("num_after", 3, "evaluations", "one or two above the best are noise"),
+        Threshold("num_after", 3, "evaluations", "one or two above the best are noise", at_least=1),
     )
     signatures = (Signature("NUM013", "both", _LITERALS, _BOTH),)
 

@@ -75,7 +75,9 @@ class TimeLimit(EndedBySlurm):
                 "pauses longer"
             ),
         ),
-        Threshold("spare", 1.3, "times the time needed", "the pace varies, and so does the start"),
+        Threshold(
+            "spare", 1.3, "times the time needed", "the pace varies, and so does the start", at_least=1
+        ),
         Threshold("behind_steps", 10, "steps", "ranks that wait for each other are within one or two"),
         Threshold("behind_share", 0.3, "of the steps", "ranks that do not wait for each other drift apart"),
         Threshold("standstill_s", 300, "s", "shorter pauses are checkpoints, evaluations or compilation"),

@@ -194,7 +194,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.nodes.set_rows(rows, empty_nodes_note(has_nodes, is_hidden, query))
         most = max(5, height * 2 // 5 - len(strip) - num_verdicts)
         num_lines = min(max(1, self.nodes.num_rows) + 2, most)
-        self.nodes.styles.height = num_lines
+        self.nodes.styles.height = self._height_of(self.nodes, num_lines)
         self.nodes.set_title(nodes_title(len(snapshot.nodes), query, self.nodes.num_rows, is_hidden))
         return num_lines + len(strip)
 
@@ -322,8 +322,17 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
             table.go_to(newest)
             self._newest_critical = newest
         num_lines = 2 + min(len(causes), most)
-        table.styles.height = num_lines
+        table.styles.height = self._height_of(table, num_lines)
         return num_lines if causes else 0
+
+    def _height_of(self, table: KeyedTable, num_lines: int) -> int | str:
+        """The height of a table: its lines among the other panes, or the whole screen if it is enlarged."""
+        return "1fr" if table is self.maximized else num_lines
+
+    def watch_maximized(self) -> None:
+        """Give the enlarged pane its height at once, and take it back."""
+        if self.is_mounted:
+            self.show()
 
     def on_descendant_focus(self) -> None:
         """Name the keys that lead from the focused pane to a cause, and show the pane's row beside the

@@ -118,6 +118,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
             else "recipes"
         )
         self.query_one("#ladder").styles.width = self._ladder_width
+        self.query_one("#form").set_class(self._is_narrow, "-narrow")
         page = self.page
         if page is None:
             return
@@ -185,7 +186,12 @@ class RecipesScreen(ListScreen, screen="recipes"):
     @property
     def _ladder_width(self) -> int:
         """Columns of the list: a recipe's name and its devices."""
-        return 30 if self.app.size.width < 110 else 36
+        return 30 if self._is_narrow else 36
+
+    @property
+    def _is_narrow(self) -> bool:
+        """True if the form has no room for a sentence beside each field; the line below it has one."""
+        return self.app.size.width < 110
 
     def _show_meaning(self) -> None:
         field = self.app.focused
@@ -194,9 +200,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
         if isinstance(field, ParameterField):
             rows = meaning_lines(field.parameter, wrong_words(field.parameter, field.value), max(30, width))
         else:
-            rows = [
-                line(muted(f" {self.context.label('pane')} goes into the form: unit, limits and default"))
-            ]
+            rows = [line(muted(f" {self.context.label('pane')} goes into the form: meaning, unit, limits"))]
         meaning.styles.height = len(rows)
         meaning.set_lines(rows)
 

@@ -144,11 +144,16 @@ def _real(folder: Path, archive: Archive) -> Place:
     return Place(archive.name, "real", str(folder), "verified", "the published checksums")
 
 
-def _generated(cache_dir: Path) -> list[Place]:
+def generated_folders(cache_dir: Path) -> list[Path]:
+    """The folders of the generated sets; empty if the cache cannot be read."""
     try:
-        folders = sorted(path for path in cache_dir.glob("cifar-10-generated-*") if path.is_dir())
+        return sorted(path for path in cache_dir.glob("cifar-10-generated-*") if path.is_dir())
     except OSError:
-        folders = []
+        return []
+
+
+def _generated(cache_dir: Path) -> list[Place]:
+    folders = generated_folders(cache_dir)
     detail = "results on it are not CIFAR-10 results"
     found = [Place("cifar10", "generated", str(path), "there", detail) for path in folders]
     missing = "made by the first run that finds no real data"

@@ -226,3 +226,16 @@ def test_workers_are_no_cause_while_their_rank_computes() -> None:
 def test_other_processes_below_a_rank_are_put_into_words(below: tuple[WorkerStack, ...], words: str) -> None:
     (group,) = merge(of(at(0, IN_LOADER, workers=below, num_workers=len(below)))).groups
     assert [workers.sentence for workers in group.workers] == [words]
+
+
+def test_two_programs_in_one_job_are_told_apart_by_their_processes() -> None:
+    second = [replace(at(rank, IN_ALL_REDUCE), pid=200 + rank) for rank in (0, 1)]
+    stacks = of(at(0, IN_BACKWARD), at(1, IN_BACKWARD), *second, at(2, IN_BACKWARD))
+    merged = merge(stacks)
+    assert merged.sentence == (
+        "rank 2, ranks 0-1 (pids 100, 101 on node1) wait in backward; "
+        "ranks 0-1 (pids 200, 201 on node1) wait in all_reduce"
+    )
+    assert not merged.odd
+    texts = [row.text for row in report(stacks, merged)]
+    assert "ranks 0-1: more than one process; the job runs several programs" in texts

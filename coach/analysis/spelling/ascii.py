@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from rich.cells import cell_len
+from coach.analysis.spelling.printable import display_width
 
 _OTHERS = re.compile(r"[^\x00-\x7f]+")
 _SIGNS = {
@@ -83,7 +83,7 @@ def _ascii(character: str) -> str:
         return _block(character)
     if 0x2800 <= code < 0x2900:
         return _dots((code - 0x2800).bit_count())
-    width = cell_len(character)
+    width = display_width(character)
     plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     return plain if len(plain) == width and plain.isprintable() else "?" * width
 
