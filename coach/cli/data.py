@@ -101,8 +101,8 @@ def _clean(is_confirmed: bool, settings: Settings) -> int:
         [(size, str(one.path)) for size, one in zip(sizes, found.sets, strict=True)],
         "r",
     )
-    if found.users:
-        print(f"coach: kept: {printable(', '.join(found.users))} may be reading them", file=sys.stderr)
+    if found.readers:
+        print(f"coach: kept: {printable(', '.join(found.readers))} may be reading them", file=sys.stderr)
         return 1
     what = f"{len(found.sets)} generated set{'' if len(found.sets) == 1 else 's'}"
     if not is_confirmed:

@@ -34,8 +34,8 @@ class GeneratedSets:
     """The sets that would be removed."""
 
     sets: tuple[GeneratedSet, ...]
-    users: tuple[str, ...]
-    """Runs that may be reading them; while there is one, all sets stay."""
+    readers: tuple[str, ...]
+    """Ids of runs that may be reading them; while there is one, all sets stay."""
 
     @property
     def size_bytes(self) -> int:
