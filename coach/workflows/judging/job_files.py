@@ -24,6 +24,7 @@ from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.output_path import names_of
 from coach.sources.logs.script_outputs import named_outputs
 from coach.sources.metrics.mlflow_database import path_of, read_runs
+from coach.sources.slurm.kept_script import split_command
 
 MAX_DEPTH = 4
 """Levels below the start directory that are searched: torchrun keeps a rank's logs four levels down."""
@@ -480,7 +481,8 @@ class JobFiles(ForeignFiles):
         if names is None or not job.command or job.work_dir is None:
             return ()
         try:
-            script = self._io.read(Path(job.work_dir) / job.command.split()[0], 0, _MAX_SCRIPT_BYTES)
+            submitted = split_command(self._io, job.command, job.work_dir)
+            script = self._io.read(submitted[0], 0, _MAX_SCRIPT_BYTES) if submitted else b""
         except (OSError, ValueError):
             return ()
         return named_outputs(script.decode("utf-8", "replace"), names)
