@@ -109,8 +109,8 @@ def behind_stuck(job: Job, why: PendingReason, other: Callable[[str], Job | None
     stuck = _stuck_before(job, other, _MAX_CHAIN)
     if stuck is None:
         return why
-    advice = f"job {stuck} never starts as it is: see to that one first"
-    return replace(why, advice=advice, starts_by_itself=False)
+    advice = f"job {stuck} never starts as it is: change that one first, or cancel it: coach cancel {stuck}"
+    return replace(why, kind=PendingClass.NEVER, advice=advice, starts_by_itself=False)
 
 
 def _stuck_before(job: Job, other: Callable[[str], Job | None], num_left: int) -> str | None:

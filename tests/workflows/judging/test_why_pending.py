@@ -25,7 +25,9 @@ def advice_for(last: str, *dependencies: str) -> str:
 
 @pytest.mark.parametrize("last", ["21", "22"])
 def test_a_job_behind_one_that_never_starts_does_not_start_by_itself(last: str) -> None:
-    assert advice_for(last) == "job 20 never starts as it is: see to that one first"
+    assert advice_for(last) == (
+        "job 20 never starts as it is: change that one first, or cancel it: coach cancel 20"
+    )
 
 
 @pytest.mark.parametrize("dependency", ["afterok:18", "afterok:20?afterok:18", "afterok:23", "singleton"])
