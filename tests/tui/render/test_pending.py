@@ -117,6 +117,9 @@ def test_the_start_is_an_estimate_and_says_so() -> None:
     fill = rows_of(later).row(0).cells[LEFT].fill
     assert fill is not None
     assert fill(10) == "~112 min"
+    soon = rows_of(job).row(0).cells[LEFT].fill
+    assert soon is not None
+    assert (soon(10), fill(11), soon(11)) == ("~3 h", "~in 112 min", "~in 3 h")
     assert "~in 3 h on node3: an estimate" in text(why_lines(job, NOW_S, 100))
     unknown = make_job(**WAITING, reason="Priority")
     assert cell(rows_of(unknown).row(0), "left") == "–"
