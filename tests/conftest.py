@@ -39,9 +39,11 @@ from tests.installed import (
     shared_wheel,
 )
 from tests.ordinary_user import User, make_open_directory, make_user
+from tests.own_cache import OwnCache
 from tests.requirements import REQUIREMENTS
 from tests.terminal.tmux import Terminal
 
+_OWN_CACHE = pytest.StashKey[OwnCache]()
 KINDS = ("terminal", "cluster", "train")
 
 _SLURM_CLIENTS = re.compile(
@@ -135,11 +137,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(f"{requirement.marker}: {reason}")
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Note the person's own cache before any test."""
+    session.config.stash[_OWN_CACHE] = OwnCache.of(os.environ)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail if a test wrote into the person's own cache: its verdicts would count as runs of that person."""
+    if session.config.stash[_OWN_CACHE].changed():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
     """End the output with the tests that were tried twice, and the number of skipped tests for each
     reason."""
     yield
+    for name in terminalreporter.config.stash[_OWN_CACHE].changed():
+        words = f"WROTE INTO YOUR CACHE: {name}: a test, or a coach that is open beside the tests"
+        terminalreporter.write_line(words, red=True, bold=True)
     twice = {report.nodeid for report in terminalreporter.stats.get("rerun", [])}
     for nodeid in sorted(twice):
         terminalreporter.write_line(f"TRIED TWICE: {nodeid}", yellow=True, bold=True)
@@ -160,6 +176,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
         terminalreporter.write_line(
             f"TRIED TWICE in all: {len(twice)} of {len(may_be)} that may be ({rate_pct:.1f} %)"
         )
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A cache for the programs that a test starts, so none writes into the person's own. It is made by the
+    first of them."""
+    monkeypatch.delenv("SCRATCH", raising=False)
+    monkeypatch.setenv(
+        "XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / f"cache-{secrets.token_hex(4)}")
+    )
 
 
 @pytest.fixture(autouse=True)

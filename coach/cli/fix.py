@@ -8,26 +8,22 @@ not cover it.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from coach.analysis.comparing.two_runs import Comparison, compare
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.acting import is_confirmed, say
-from coach.cli.compare import comparison_object, print_comparison
-from coach.cli.diagnosis_text import finding_lines
-from coach.cli.fix_foreign import other_fixes, show_foreign, with_advice
-from coach.cli.text import print_json, print_line, print_table, printable
+from coach.cli.fix_answer import print_answer, show_offer
+from coach.cli.fix_choice import leading_on, list_fixes, wanted_fixes
+from coach.cli.fix_foreign import show_foreign, with_advice
+from coach.cli.text import print_line, printable
 from coach.config import Settings, Switch
 from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.launching.launch import Plan, Submitted
+from coach.model.launching.launch import Plan
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
@@ -39,13 +35,10 @@ from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind
 from coach.workflows.launching.fix_offer import TRIAL_STEPS, Remedy, offer, remedies
+from coach.workflows.launching.possible_fixes import Numbered, judged, numbered
 from coach.workflows.launching.relaunch import ParentChoice, relaunch
-from coach.workflows.launching.relaunch_offer import RelaunchOffer
 from coach.workflows.launching.start import check_ready, wait
 from coach.workflows.readonly import refuse_if_readonly
-
-if TYPE_CHECKING:
-    from coach.cli.documents.judging import FixChange
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +54,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "rule", metavar="CODE", nargs="?", help="apply this rule's fix (default: the primary finding's)"
     )
     parser.add_argument("--list", action="store_true", help="list the fixes that can be applied, do nothing")
-    parser.add_argument("--number", type=int, default=1, metavar="N", help="the Nth of the rule's fixes")
+    parser.add_argument(
+        "--number",
+        type=int,
+        metavar="N",
+        help="the Nth of the rule's fixes (default: the first that can be carried out)",
+    )
     parser.add_argument(
         "--trial",
         nargs="?",
@@ -98,19 +96,19 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     parent = checked.snapshot.run
     if parent is None:
         return show_foreign(checked, args.rule, args.format, settings, io)
-    found = remedies(parent, checked.diagnosis.findings)
+    found = numbered(remedies(parent, checked.diagnosis.findings))
     if args.list:
-        return _list(found, args.format)
+        return list_fixes(_judged(found, parent, settings, io), args.format)
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
-    remedy = _remedy(found, args, checked, settings)
+    remedy = _remedy(found, args, checked, settings, io)
     seen = checked.snapshot, checked.history or History()
     if args.trial is not None:
         # The target may be a log inside a run, but only the run's directory shows how long its steps take.
         seen = _read(parent.run_dir, parent.backend, settings, io)
-    with _leading_on(found, remedy, args.run):
+    with leading_on(found, remedy, args.run):
         offered = offer(parent, remedy, *seen, settings, os.environ, io, trial_steps=args.trial)
     plan = offered.plan
-    _show(offered)
+    show_offer(offered)
     if args.dry_run:
         check_ready(plan)
         for line in offered.lines:
@@ -134,128 +132,32 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             return 130
         comparison = _compared(parent.run_dir, submitted.run_dir, plan.backend, settings, io)
     lost = offered.lost if choice is ParentChoice.CANCEL else ()
-    _print_answer(submitted, state, lost, comparison, args.format)
+    print_answer(submitted, state, lost, comparison, args.format)
     return 0 if not args.wait or state == "COMPLETED" else 1
 
 
-def _print_answer(
-    submitted: Submitted, state: str | None, lost: Sequence[str], comparison: Comparison | None, format_: str
-) -> None:
-    answer = {
-        "run_id": submitted.run_id,
-        "run_dir": submitted.run_dir,
-        "job_id": submitted.job_id,
-        "state": state,
-    }
-    if format_ == "json":
-        told = None if comparison is None else comparison_object(comparison)
-        print(json.dumps({"schema": 1, **answer, "lost": list(lost), "comparison": told}, indent=2))
-        return
-    for name, value in answer.items():
-        print_line(f"{name:<8}{printable(value or '–')}")
-    if comparison is not None:
-        print_comparison(comparison)
-
-
-def _list(found: Sequence[Remedy], format_: str) -> int:
-    numbers: dict[str, int] = {}
-    rows: list[FixChange] = []
-    for each in found:
-        numbers[each.finding.rule] = numbers.get(each.finding.rule, 0) + 1
-        rows.append(
-            {
-                "rule": each.finding.rule,
-                "number": numbers[each.finding.rule],
-                "title": each.fix.title,
-                "changes": dict(each.fix.changes),
-                "changes_learning": each.fix.changes_learning,
-            }
-        )
-    if format_ == "json":
-        print_json("fixes", rows)
-        return 0
-    if not rows:
-        say("no finding has a fix that changes the launch")
-    print_table(
-        ("RULE", "N", "LEARNS OTHERWISE", "FIX"),
-        [
-            (
-                str(row["rule"]),
-                str(row["number"]),
-                "yes" if row["changes_learning"] else "no",
-                str(row["title"]),
-            )
-            for row in rows
-        ],
-        "lrll",
-    )
-    return 0
+def _judged(found: Sequence[Numbered], parent: Run, settings: Settings, io: SystemIo) -> Sequence[Numbered]:
+    """The fixes, those that can be carried out first; as they are, with a note, if Slurm cannot be asked."""
+    try:
+        return judged(found, parent, settings, os.environ, io)
+    except UserError as error:
+        say(f"it is not known which fixes can be carried out: {error.message}")
+        return found
 
 
 def _remedy(
-    found: Sequence[Remedy], args: argparse.Namespace, checked: Checked, settings: Settings
+    found: Sequence[Numbered], args: argparse.Namespace, checked: Checked, settings: Settings, io: SystemIo
 ) -> Remedy:
-    """The requested fix. Raises UserError; if only a config file can carry it out, with the diff of that
-    file."""
+    """The requested fix, by default the first that can be carried out. Raises UserError; if only a config
+    file can carry it out, with the diff of that file."""
     try:
-        return _chosen(found, args.rule, args.number, args.run)
+        wanted = wanted_fixes(found, args.rule, args.number, args.run)
     except UserError as error:
         raise with_advice(error, checked, args.rule, settings) from None
-
-
-def _chosen(found: Sequence[Remedy], rule: str | None, number: int, name: str) -> Remedy:
-    wanted = [
-        each for each in found if (each.finding.rule == rule.upper() if rule else each.finding.is_primary)
-    ]
-    if 1 <= number <= len(wanted):
-        return wanted[number - 1]
-    hint = other_fixes(name, (each.finding.rule for each in found)) or f"coach check {name} says what to do"
-    if wanted:
-        raise UserError(f"--number {number}: {wanted[0].finding.rule} has {len(wanted)}", "--list shows them")
-    whose = rule.upper() if rule else "the primary finding"
-    raise UserError(f"{name}: {whose} has no fix that changes the launch", hint)
-
-
-@contextmanager
-def _leading_on(found: Sequence[Remedy], remedy: Remedy, name: str) -> Iterator[None]:
-    """Names the next fix of the finding if this one is refused."""
-    try:
-        yield
-    except UserError as error:
-        raise with_another(error, found, remedy, name) from None
-
-
-def with_another(error: UserError, found: Sequence[Remedy], remedy: Remedy, name: str) -> UserError:
-    """The refusal of one fix, with the command of the next fix of the same finding."""
-    rule = remedy.finding.rule
-    own = [each for each in found if each.finding.rule == rule]
-    place = next((place for place, each in enumerate(own) if each is remedy), 0)
-    order = [*range(place + 1, len(own)), *range(place)]
-    if not order:
-        return error
-    another = f"`coach fix {name} {rule} --number {order[0] + 1}`: {own[order[0]].fix.title}"
-    return UserError(error.message, "; ".join(filter(None, (error.hint, f"another fix is {another}"))))
-
-
-def _show(offered: RelaunchOffer) -> None:
-    """Write the offer to stderr, like all output before a question."""
-    for line in finding_lines(replace(offered.finding, fixes=(offered.fix,)), ""):
-        say(line)
-    for name, old, new in offered.changes:
-        say(f"  {name}: {old} → {new}")
-    for copy in offered.plan.copies:
-        say(
-            f"  {copy.source} stays unchanged: the run gets a copy with new values of "
-            f"{', '.join(copy.changes)}"
-        )
-    learning = "changes the training result: it will differ from the parent's"
-    say(f"  this {learning if offered.fix.changes_learning else 'does not change the training result'}")
-    for line in offered.plan.warnings:
-        say(f"warning: {line}")
-    if offered.lost:
-        say(f"  if {offered.parent.run_id} is cancelled now:")
-    for line in offered.lost:
-        say(f"    {line}")
+    parent = checked.snapshot.run
+    if len(wanted) > 1 and parent is not None:
+        wanted = _judged(wanted, parent, settings, io)
+    return wanted[0].remedy
 
 
 def _parent_choice(args: argparse.Namespace, parent: Run) -> ParentChoice:

@@ -20,6 +20,7 @@ from coach.model.slurm.job_action import JobAction, Step, Verb
 _FACT = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")
 _LINE_FACT = re.compile(r"^ +(Command|WorkDir|StdOut|StdErr|Comment)=(.*)$", re.MULTILINE)
 _UNSET = frozenset({"", "(null)", "N/A", "None", "UNLIMITED", "Unknown", "0", "*"})
+"""Values that no option repeats; but a memory per node of 0 is all of the node's memory."""
 
 _OPTIONS: tuple[tuple[str, str], ...] = (
     ("Partition", "partition"),
@@ -60,7 +61,11 @@ def read_job(text: str) -> Mapping[str, str]:
     """
     facts = dict(_FACT.findall(_LINE_FACT.sub("", text)))
     facts.update(_LINE_FACT.findall(text))
-    return {name: value for name, value in facts.items() if value not in _UNSET}
+    return {
+        name: value
+        for name, value in facts.items()
+        if value not in _UNSET or (name, value) == ("MinMemoryNode", "0")
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,8 @@ class Resubmission:
     """For an array: the tasks to run again, `3,7`."""
     kept: Path | None = None
     """The file for a script without the options that a change replaces; None: there can be none."""
+    arguments: tuple[str, ...] = ()
+    """What follows the file: the script's own arguments."""
 
     def value(self, option: str) -> str:
         """The value that the job has for one of CHANGEABLE; empty if it has none."""
@@ -106,7 +113,7 @@ def submit_again(found: Resubmission, changes: Mapping[str, str] | None = None) 
     if script != found.script:
         file = found.kept
         notes = (*notes, "a copy of the script is submitted, without its memory per CPU or GPU")
-    argv = resubmit_command(found.facts, found.name, file or found.file, said, script)
+    argv = resubmit_command(found.facts, found.name, file or found.file, said, script, found.arguments)
     return JobAction(
         Verb.RESUBMIT,
         (Step(argv, (found.job_id,)),),
@@ -135,8 +142,10 @@ def resubmit_command(
     file: Path,
     changes: Mapping[str, str] | None = None,
     script: str = "",
+    arguments: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The exact command; its options win over those of `script`, the text of the file. Raises UserError for a
+    """The exact command; its options win over those of `script`, the text of the file. `arguments` follow
+    the file. Raises UserError for a
     job without a script, or with resources that no option can ask for."""
     said = changes or {}
     if facts.get("BatchFlag") is None:
@@ -162,7 +171,7 @@ def resubmit_command(
         options.append("--exclusive")
     if said.get("array"):
         options.append(f"--array={said['array']}")
-    return ("sbatch", "--parsable", *options, str(file), *_arguments(facts))
+    return ("sbatch", "--parsable", *options, str(file), *arguments)
 
 
 def _replaced(facts: Mapping[str, str], said: Mapping[str, str]) -> set[str]:
@@ -172,16 +181,6 @@ def _replaced(facts: Mapping[str, str], said: Mapping[str, str]) -> set[str]:
     if said.get("mem"):
         return replaced | {"mem-per-cpu", "mem-per-gpu"}
     return replaced | ({"mem", "mem-per-cpu"} if "MemPerTres" in facts else set())
-
-
-def script_file(facts: Mapping[str, str]) -> Path | None:
-    """The submitted file, as Slurm reports it. None for a script that came through a pipe, or from --wrap."""
-    command = facts.get("Command", "")
-    return Path(command.split()[0]) if command.startswith("/") else None
-
-
-def _arguments(facts: Mapping[str, str]) -> list[str]:
-    return facts.get("Command", "").split()[1:] if script_file(facts) else []
 
 
 def _gpu_option(name: str, fact: str, option: str, value: str, *, has_gres: bool) -> list[str]:

@@ -109,6 +109,12 @@ def note_command(paths: runs.RunPaths, places: Mapping[str, Any]) -> None:
         runs.update_json(paths.run_json, found)
 
 
+def stderr_log(paths: runs.RunPaths) -> Optional[Path]:
+    """The file of the command's standard error, as `note_command` recorded it; None if it is not recorded."""
+    place = (runs.read_json(paths.run_json).get("output") or {}).get("stderr")
+    return paths.run_dir / place if isinstance(place, str) else None
+
+
 def identify(pid: int) -> Dict[str, Any]:
     """Facts that identify a process on this machine since its last boot: pid and start time. A later process
     with the same pid has another start time."""

@@ -18,7 +18,18 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Set
 
 from coach import runs
-from coach.node import ended, first_look, judge, limits, own_run, peers, rank_ends, share, trainer_facts
+from coach.node import (
+    ended,
+    first_look,
+    judge,
+    limits,
+    own_run,
+    peers,
+    rank_ends,
+    share,
+    time_limit,
+    trainer_facts,
+)
 from coach.node.full_disk import FullDisk, reserve
 from coach.node.gpm import GPM_HELP
 from coach.node.node_name import is_first_node, is_first_task, node_name
@@ -113,7 +124,7 @@ def _report_not_started(
     output.say(f"coach run: {command[0]}: {error.strerror or error}")
     output.say_end()
     if attempt:
-        attempt.record_end(status, set())
+        attempt.record_end(status, {})
     output.await_reader(_heeded())
     return status
 
@@ -195,9 +206,10 @@ def _wait(
     sampler: Optional["subprocess.Popen[bytes]"],
     attempt: Optional["_Attempt"],
     output: Output,
-) -> Set[int]:
-    """Wait for the training's end and pass signals on to it meanwhile. Returns the signals that came."""
-    came: Set[int] = set()
+) -> Dict[int, float]:
+    """Wait for the training's end and pass signals on to it meanwhile. Returns the signals that came, each
+    with the time of its first arrival in epoch seconds."""
+    came: Dict[int, float] = {}
     while training.poll() is None:
         if sampler is not None and attempt is not None and sampler.returncode is None:
             status = sampler.poll()
@@ -212,7 +224,7 @@ def _wait(
             if output.fit_window():
                 training.send_signal(signum)
             continue
-        came.add(signum)
+        came.setdefault(signum, time.time())
         if not witness.has_got(signum):
             training.send_signal(signum)
     return came
@@ -318,7 +330,7 @@ class _Attempt:
             status = returncode if returncode >= 0 else 128 - returncode
             self.paths.exit_status.write_text(f"{status}\n", encoding="ascii")
 
-    def record_end(self, returncode: int, signals: Set[int]) -> None:
+    def record_end(self, returncode: int, signals: Mapping[int, float]) -> None:
         """Write this node's part of exit.json; for a run without a batch script also the state."""
         with contextlib.suppress(Exception):
             if is_first_node(os.environ):
@@ -339,8 +351,11 @@ class _Attempt:
         with contextlib.suppress(Exception):
             has_no_script = self.notes_end and own_run.has_no_script(self.paths)
             if has_no_script and self._knows_state(returncode):
-                was_told_to_end = bool(signals & _heeded())
-                state = "CANCELLED" if returncode != 0 and was_told_to_end else None
+                told_to_end = [signals[signum] for signum in _heeded() if signum in signals]
+                state = None
+                if returncode != 0 and told_to_end:
+                    log = own_run.stderr_log(self.paths)
+                    state = time_limit.state_by_signal(min(told_to_end), log, os.environ)
                 ended.record_state(self.paths, returncode if returncode >= 0 else 128 - returncode, state)
                 self._correct_state()
 

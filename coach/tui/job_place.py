@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from coach.analysis.queueing.ahead import Standing, same_name, standing_of
 from coach.analysis.queueing.free_gpus import NodeGpus, free_gpus
@@ -26,6 +27,8 @@ class JobPlace:
     """When the nodes were read."""
     partitions: Sequence[Partition] = ()
     """All partitions, with their time limits."""
+    jobs: Mapping[str, Job] = field(default_factory=lambda: MappingProxyType({}))
+    """The queue by job id."""
 
 
 NOWHERE = JobPlace()
@@ -36,7 +39,7 @@ def job_place(context: Context, job: Job, *, is_measured: bool) -> JobPlace:
     status = context.snapshot.sources.get("nodes")
     read_s = status.data_time_s if status is not None else None
     nodes = () if is_measured else _nodes_of(context, job)
-    return JobPlace(_standing(context, job), nodes, read_s, context.snapshot.partitions)
+    return JobPlace(_standing(context, job), nodes, read_s, context.snapshot.partitions, context.jobs_by_id)
 
 
 def _standing(context: Context, job: Job) -> Standing | None:

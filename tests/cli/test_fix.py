@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from coach import runs
-from coach.cli.fix import with_another
+from coach.cli.fix_choice import with_another
 from coach.cli.fix_foreign import other_fixes
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Fix, Severity, Subject
 from coach.workflows.launching.fix_offer import remedies
+from coach.workflows.launching.possible_fixes import numbered
 from tests.forked import forked_coach
 from tests.launch.examples import MACHINE, plan
 from tests.rules.examples import run
@@ -101,10 +102,10 @@ def test_a_refused_fix_leads_to_the_next_one_of_the_same_finding() -> None:
         *("GPU005", "input-bound", "input_bound", Severity.WARNING, 0.9, True, None),
         *(Subject(), "slow", (), fixes, None),
     )
-    found = remedies(parent, [replace(slow, rule="MEM001", fixes=fixes[:1]), slow])
+    found = numbered(remedies(parent, [replace(slow, rule="MEM001", fixes=fixes[:1]), slow]))
     refused = UserError("--cpus-per-task 20: partition cpu has 16 CPUs per node")
-    assert with_another(refused, found, found[0], "17") is refused
-    assert [with_another(refused, found, each, "17").hint for each in found[1:]] == [
+    assert with_another(refused, found, found[0].remedy, "17") is refused
+    assert [with_another(refused, found, each.remedy, "17").hint for each in found[1:]] == [
         "another fix is `coach fix 17 GPU005 --number 2`: 2 workers",
         "another fix is `coach fix 17 GPU005 --number 1`: 20 CPUs",
     ]

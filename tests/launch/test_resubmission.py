@@ -23,10 +23,17 @@ def options(more: str = "") -> tuple[str, ...]:
 
 
 def test_arguments_of_the_script_are_not_taken_for_facts_of_the_job() -> None:
-    assert options() == (
+    arguments = ("Partition=other", "TimeLimit=1", "QOS=high")
+    assert resubmit_command(read_job(JOB), "train", Path("job.sh"), arguments=arguments) == (
         *("sbatch", "--parsable", "--job-name=train", "--chdir=/home/ada", "--partition=gpu", "job.sh"),
-        *("Partition=other", "TimeLimit=1", "QOS=high"),
+        *arguments,
     )
+
+
+def test_a_job_that_asked_for_all_of_a_node_s_memory_gets_all_of_it_again() -> None:
+    assert "--mem=0" in options("   MinMemoryNode=0 MinTmpDiskNode=0\n")
+    assert "--mem=0" in again({"mem": "0"}, "   MinMemoryNode=0\n")
+    assert not any("mem" in option for option in options("   MinMemoryCPU=0\n"))
 
 
 def test_gpus_per_socket_are_requested_with_the_sockets_that_sbatch_wants() -> None:

@@ -216,6 +216,52 @@ def test_a_command_that_fails_after_a_hangup_that_nohup_ignored_was_not_cancelle
     assert (training.returncode, _read(run_dir / "exit.json")["state"]) == (3, state)
 
 
+@pytest.mark.parametrize(
+    ("rest_s", "state"), [(600, "CANCELLED"), (-1, "TIMEOUT"), (None, "CANCELLED"), ("soon", "CANCELLED")]
+)
+def test_a_job_that_slurm_ended_at_its_time_limit_was_not_cancelled(
+    start: Start, tmp_path: Path, rest_s: int | str | None, state: str
+) -> None:
+    end_time = str(int(time.time()) + rest_s) if isinstance(rest_s, int) else rest_s
+    limit = {} if end_time is None else {"SLURM_JOB_END_TIME": end_time}
+    command = ["sh", "-c", "echo ready; exec sleep 60"]
+    training = start("run", "--", *command, env={"SLURM_JOB_ID": "17", **limit})
+    assert training.stdout is not None
+    assert training.stdout.readline() == "ready\n"
+    training.send_signal(signal.SIGTERM)
+    training.communicate(timeout=30)
+    [run_dir] = (tmp_path / "home" / "runs").iterdir()
+    assert _read(run_dir / "exit.json")["state"] == state
+
+
+@pytest.mark.parametrize(("job", "state"), [("17", "TIMEOUT"), ("170", "CANCELLED"), (None, "CANCELLED")])
+def test_a_slurm_without_an_end_time_tells_the_limit_in_the_job_s_log(
+    start: Start, tmp_path: Path, job: str | None, state: str
+) -> None:
+    log = tmp_path / "slurm-17.out"
+    step = {"SLURM_JOB_ID": "17"}
+    with log.open("ab", buffering=0) as file:
+        training = start(
+            "run",
+            "--",
+            "sh",
+            "-c",
+            "echo ready; exec sleep 60",
+            env=step,
+            preexec_fn=lambda: (os.dup2(file.fileno(), 1), os.dup2(file.fileno(), 2)),
+        )
+        wait_until(lambda: "ready\n" in log.read_text(), what="the command")
+        if job is not None:
+            file.write(
+                f"slurmstepd-node1: error: *** JOB {job} ON node1 CANCELLED AT 2026-11-26T22:05:37 DUE TO "
+                "TIME LIMIT ***\n".encode()
+            )
+    training.send_signal(signal.SIGTERM)
+    training.communicate(timeout=30)
+    [run_dir] = (tmp_path / "home" / "runs").iterdir()
+    assert _read(run_dir / "exit.json")["state"] == state
+
+
 def test_the_tasks_of_a_slurm_step_share_one_run_directory(start: Start, tmp_path: Path) -> None:
     step = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_NNODES": "2"}
     tasks = [

@@ -23,7 +23,7 @@ async def test_after_an_hour_without_a_key_the_screen_says_so_and_the_next_key_o
         await driver.until(
             lambda: driver.session.attentions and driver.session.attentions[-1].is_asleep, "coach sleeps"
         )
-        await driver.sees("no key for 61 min")
+        await driver.sees("no key for 62 min")
         assert "any key continues" in driver.text()
         await driver.press("?")
         assert driver.place == "cluster", "what was on the screen was old: nothing is done by that key"

@@ -14,6 +14,7 @@ from coach.analysis.queueing.pending_reasons import (
     PendingClass,
     PendingReason,
     explain_job,
+    order_id,
     parse_dependency,
 )
 from coach.analysis.spelling.printable import printable
@@ -109,8 +110,27 @@ def behind_stuck(job: Job, why: PendingReason, other: Callable[[str], Job | None
     stuck = _stuck_before(job, other, _MAX_CHAIN)
     if stuck is None:
         return why
-    advice = f"job {stuck} never starts as it is: see to that one first"
-    return replace(why, advice=advice, starts_by_itself=False)
+    advice = f"job {stuck} never starts as it is: change that one first, or cancel it: coach cancel {stuck}"
+    return replace(why, kind=PendingClass.NEVER, advice=advice, starts_by_itself=False)
+
+
+def behind_exclude(job: Job, why: PendingReason, left_out: str, nodes: Sequence[Node]) -> PendingReason:
+    """The reason of a job that waits for nodes and leaves out some by its own --exclude. `left_out` is their
+    node set expression, `nodes` their present states. Only nodes of its partition that take a job now are a
+    remedy."""
+    named = job.partition.split(",")
+    free = [
+        node.name for node in nodes if why_no_job(node) is None and not {*node.partitions}.isdisjoint(named)
+    ]
+    more = f"; its own --exclude leaves out {left_out}"
+    if not free:
+        return replace(why, meaning=why.meaning + more)
+    taking = f"{', '.join(free[:_MAX_NODES])}{' and more' if len(free) > _MAX_NODES else ''}"
+    return replace(
+        why,
+        meaning=f"{why.meaning}{more}, where {taking} takes jobs now",
+        advice=f"scontrol update JobId={order_id(job.job_id)} ExcNodeList= lets it start on every node",
+    )
 
 
 def _stuck_before(job: Job, other: Callable[[str], Job | None], num_left: int) -> str | None:

@@ -283,7 +283,7 @@ def explain_job(job: Job, known: KnownReasons | None = None) -> PendingReason | 
         return None
     explained = explain_pending(job.reason) if known is None else known[job.reason]
     if "JOBID" in explained.advice:
-        explained = replace(explained, advice=explained.advice.replace("JOBID", _order_id(job.job_id)))
+        explained = replace(explained, advice=explained.advice.replace("JOBID", order_id(job.job_id)))
     if explained.reason.startswith("Dependency") and job.dependency:
         others = ", ".join(
             f"{job_ids} ({state})" if state == "failed" else job_ids
@@ -297,7 +297,7 @@ def explain_job(job: Job, known: KnownReasons | None = None) -> PendingReason | 
     return explained
 
 
-def _order_id(job_id: str) -> str:
+def order_id(job_id: str) -> str:
     """The id that scontrol accepts for a whole folded row: `17` for `17_[3-8%2]`."""
     return job_id if job_id.isdecimal() else re.split(r"[_+]\[", job_id, maxsplit=1)[0]
 

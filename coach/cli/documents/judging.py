@@ -64,6 +64,8 @@ class FixChange(TypedDict):
     changes: dict[str, Any]
     changes_learning: bool
     """True if it changes the training result."""
+    why_not: str | None
+    """Why a launch cannot carry it out now; null if it can, or if the target could not be asked."""
 
 
 class FixesDocument(TypedDict):

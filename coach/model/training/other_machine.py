@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 def place(host: str | None) -> str:
     """Text in place of the state, which cannot be seen from here."""
@@ -21,8 +23,10 @@ def told(host: str | None, state: str | None, age: str | None) -> str:
 
 
 def rough_age(seconds: float) -> str:
-    """The age in one unit: `12 s`, `3 min`, `5 h`, `2 d`."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
+    """A span in one unit, rounded to the nearest: `12 s`, `3 min`, `5 h`, `2 d`. A unit ends where the next
+    one reaches 2."""
+    for unit, size, limit in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48)):
+        count = math.floor(max(0.0, seconds) / size + 0.5)
+        if count < limit:
+            return f"{count} {unit}"
+    return f"{math.floor(seconds / 86400 + 0.5)} d"

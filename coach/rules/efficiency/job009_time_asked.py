@@ -8,6 +8,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.other_machine import rough_age
 from coach.rules.base import Need, Rule, Threshold
 
 
@@ -51,7 +52,7 @@ class TimeAsked(Rule):
             return
         hours = f"{max(1, round(2 * took / 3600)):02d}:00:00"
         yield Hit(
-            summary=f"It took {took / 3600:.1f} h of the {job.time_limit_s / 3600:.0f} h that were requested",
+            summary=f"It took {rough_age(took)} of the {rough_age(job.time_limit_s)} that were requested",
             evidence=(
                 Evidence("share of the time limit that was used", value=round(share, 3), unit="of the limit"),
             ),

@@ -8,6 +8,7 @@ used, then the accounting database.
 from __future__ import annotations
 
 import errno
+import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -47,6 +48,11 @@ _TOLD = (*_ALWAYS, "StdOut", "StdErr", "JobName")
 """Fields with the paths, which accounting stores since 24.05."""
 _SUBMITTED = (*_ALWAYS, "SubmitLine", "JobName")
 """Older versions store at most the command that submitted the job."""
+MAX_NEIGHBOUR_QUERIES = 8
+"""The tasks of a large array would ask once each."""
+MAX_NEIGHBOURS_S = 7 * 86400.0
+"""The longest span for which accounting is asked for all jobs of a user. A longer one may return
+thousands."""
 
 
 def accounting_query(job_ids: Iterable[str], fields: Sequence[str] = _TOLD) -> Query:
@@ -55,6 +61,18 @@ def accounting_query(job_ids: Iterable[str], fields: Sequence[str] = _TOLD) -> Q
     which = ",".join(job_ids)
     argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, "-j", which, "-o", ",".join(fields))
     return Query(f"{QUESTION}-accounting {which}", argv, separator)
+
+
+def neighbours_query(job: Job, now_s: float, fields: Sequence[str]) -> Query | None:
+    """A query for the jobs of the same user that ran while this one did; None if its user or its times are
+    unknown, or if it ran for longer than MAX_NEIGHBOURS_S."""
+    start_s, end_s = job.start_time_s, job.end_time_s
+    if not job.user or start_s is None or end_s is None or not 0 <= end_s - start_s <= MAX_NEIGHBOURS_S:
+        return None
+    separator = new_separator()
+    since, until = (f"now-{max(0, math.ceil(now_s - time_s))}seconds" for time_s in (start_s, end_s))
+    argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, "-u", job.user, "-S", since, "-E", until)
+    return Query(f"{QUESTION}-neighbours {job.job_id}", (*argv, "-o", ",".join(fields)), separator)
 
 
 def parse_accounting(text: str, separator: str, fields: Sequence[str] = _TOLD) -> list[Job]:
@@ -146,6 +164,12 @@ class OutputPaths:
         """Job ids whose row is from coach's record."""
         self._past: dict[str, Job] | None = None
         """Coach's record when it was first read. Later jobs come from the queue."""
+        self._neighbours: dict[str, Job] = {}
+        """Jobs from accounting that ran beside another job from accounting."""
+        self._num_asked = 0
+        self._of_accounting: dict[str, Sequence[str]] = {}
+        """Id of each job whose row is from accounting, and whose neighbours were not asked for → the fields
+        that this accounting has."""
         self._wanted: set[str] = set()
         self._asked_s: dict[str, float] = {}
         self._error = ""
@@ -214,7 +238,9 @@ class OutputPaths:
 
     def beside(self, job: Job) -> list[Job]:
         """Other known jobs in the same working directory, in one above it, or in one below it, also those
-        that Slurm has forgotten."""
+        that Slurm has forgotten. For a job from accounting, accounting is asked once for those that coach has
+        never seen."""
+        self._ask_neighbours(job)
         return [row for row in self._others(job) if _is_within_reach(row, job)]
 
     def with_same_output(self, job: Job) -> list[Job]:
@@ -235,7 +261,7 @@ class OutputPaths:
         """All known jobs but this one, also those that Slurm has forgotten."""
         if self._past is None:
             self._past = {row.job_id: row for row in reversed(list(self._remembered()))}
-        rows = list({**self._past, **self._rows}.values())
+        rows = list({**self._neighbours, **self._past, **self._rows}.values())
         return [row for row in rows if row.job_id != job.job_id]
 
     def _is_due(self, job_id: str) -> bool:
@@ -263,10 +289,22 @@ class OutputPaths:
         for fields in (_TOLD, _SUBMITTED):
             result = self._io.run(accounting_query(_numbers(job_ids), fields))
             if result.returncode == 0:
-                return _jobs_of(result)
+                found = list(_jobs_of(result))
+                self._of_accounting.update((job.job_id, fields) for job in found)
+                return found
             if "Invalid field" not in result.stderr:
                 break
         return ()
+
+    def _ask_neighbours(self, job: Job) -> None:
+        fields = self._of_accounting.pop(job.job_id, None)
+        query = neighbours_query(job, self._io.now(), fields) if fields is not None else None
+        if query is None or self._num_asked == MAX_NEIGHBOUR_QUERIES:
+            return
+        self._num_asked += 1
+        result = self._io.run(query)
+        if result.returncode == 0:
+            self._neighbours.update((row.job_id, row) for row in _jobs_of(result))
 
     def _take(self, jobs: Iterable[Job], wanted: set[str]) -> None:
         for job in jobs:

@@ -6,6 +6,7 @@ end; then the accounting is asked, which many sites have.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from coach.model.errors import hidden_by_site
@@ -21,6 +22,8 @@ _COLUMNS = (
     *("JobID", "JobName", "State", "ExitCode", "DerivedExitCode", "Submit", "Eligible", "Start", "End"),
     *("Elapsed", "Timelimit", "Partition", "Account", "QOS", "NodeList", "ReqTRES", "AllocTRES", "MaxRSS"),
 )
+_EXCLUDED = re.compile(r"^ +ReqNodeList=\S+ ExcNodeList=(\S+)$", re.MULTILINE)
+"""A whole line: a job's name may hold any text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,16 @@ def job_nodes(io: Io, expression: str | None) -> JobNodes:
     nodes = parse_nodes(answer.stdout.decode("utf-8", "surrogateescape"))[0]
     more = len(names) - MAX_NODES
     return JobNodes(nodes, f"{more} more nodes are left out" if more > 0 else None)
+
+
+def excluded_nodes(io: Io, job_id: str) -> str | None:
+    """The nodes that the job's own --exclude leaves out, as a node set expression; None if it leaves out
+    none, or Slurm does not answer. 1 RPC."""
+    answer = io.run(Query("job-excludes", ("scontrol", "show", "job", job_id)))
+    found = _EXCLUDED.search(answer.stdout.decode("utf-8", "surrogateescape"))
+    if answer.returncode != 0 or found is None or found[1] == "(null)":
+        return None
+    return found[1]
 
 
 def _failure(answer: CommandResult) -> str:

@@ -40,8 +40,9 @@ def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) 
         if answer.returncode == 0 and text.strip():
             return _with_files(io, text, f"{origin} ({' '.join(argv)})", work_dir)
         whys.append(f"{argv[0]}: {answer.error or ' '.join(answer.stderr.split()) or 'no script'}")
-    path = Path((command or "").split()[0]) if command and command.startswith("/") else None
-    if path is not None:
+    submitted = split_command(io, command or "", work_dir)
+    if submitted is not None:
+        path, _ = submitted
         try:
             text = io.read(path, 0, _MAX_BYTES).decode("utf-8", "surrogateescape")
             found = _with_files(io, text, f"the file of its command as it is now ({path})", work_dir)
@@ -49,6 +50,27 @@ def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) 
         except OSError as error:
             whys.append(f"{path}: {error.strerror or error}")
     raise UserError(f"job {job_id}: its batch script is not available any more", "; ".join(whys))
+
+
+def split_command(io: Io, command: str, work_dir: str | None) -> tuple[Path, tuple[str, ...]] | None:
+    """The submitted file and the words of its arguments. None for a script that came through a pipe or from
+    --wrap.
+
+    Slurm joins both by blanks, and a path may have blanks too: the shortest beginning that names a file is
+    the path, or the first word if there is no such file any more. An older Slurm reports a relative path as
+    it was typed.
+    """
+    words = command.split(" ")
+    if not words[0]:
+        return None
+    for end in range(1, len(words) + 1):
+        path = Path(work_dir or "/", " ".join(words[:end]))
+        try:
+            io.read(path, 0, 1)
+        except OSError:
+            continue
+        return path, tuple(filter(None, words[end:]))
+    return Path(work_dir or "/", words[0]), tuple(filter(None, words[1:]))
 
 
 def _holders(job_id: str) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -186,7 +186,7 @@ def _waiting(page: JobSubject, width: int) -> list[Line]:
         return []  # the queue may be older than the run's end
     waiting = next((part for part in folded.parts if part.state == "PENDING"), None)
     partitions = page.place.partitions
-    rows = why_lines(waiting, page.now_s, width, partitions) if waiting is not None else []
+    rows = why_lines(waiting, page.now_s, width, partitions, page.place.jobs) if waiting is not None else []
     if rows and page.place.standing is not None:
         rows += _in_the_queue(page.place.standing, width)
     rows += [BLANK] if rows else []

@@ -8,7 +8,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from coach.analysis.judging.waiting import explain_waiting, is_never
+from coach.analysis.judging.waiting import behind_stuck, explain_waiting, is_never
 from coach.analysis.queueing.arrays import FoldedJob, group_id, parse_task_ids
 from coach.analysis.queueing.pending_reasons import PendingClass, PendingReason, explain_job, parse_dependency
 from coach.model.judging.finding import Finding
@@ -130,12 +130,20 @@ def start_words(job: Job, now_s: float) -> str:
     return f"~in {rough_age(start_s - now_s)}" if start_s > now_s else "~now"
 
 
-def why_lines(job: Job, now_s: float, width: int, partitions: Sequence[Partition] = ()) -> list[Line]:
+def why_lines(
+    job: Job,
+    now_s: float,
+    width: int,
+    partitions: Sequence[Partition] = (),
+    jobs: Mapping[str, Job] = MappingProxyType({}),
+) -> list[Line]:
     """Why the job waits, what the user can do, and the start that Slurm expects; empty if it does not
-    wait. A time limit that one of `partitions` does not allow is named with the partition's."""
+    wait. A time limit that one of `partitions` does not allow is named with the partition's. `jobs`: the
+    queue by job id, to find a job before it that never starts."""
     why = explain_waiting(job, partitions)
     if why is None:
         return []
+    why = behind_stuck(job, why, jobs.get)
     sign, tone, kind = KINDS[why.kind]
     rows = [
         line(Span(f" {sign} {kind}", tone), muted(f"   Slurm says: {printable(why.reason)}")),

@@ -326,9 +326,12 @@ def _doing(job: Job, start: str, progress: Cell, num_tasks: int) -> Cell:
     return Cell(run, "muted", fill=lambda width: run if len(run) <= width else run.removeprefix("for "))
 
 
+_LONGEST_START = "~in 119 min"
+
+
 def _start_in(start: str, width: int) -> str:
-    """The start of a waiting job. In a narrow column the `in` is left out."""
-    return start if len(start) <= width else start.replace("~in ", "~")
+    """The start of a waiting job. In a narrow column the `in` is left out, for all rows alike."""
+    return start if width >= len(_LONGEST_START) else start.replace("~in ", "~")
 
 
 def _reason_in(reason: str, width: int) -> str:

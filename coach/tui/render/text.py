@@ -14,6 +14,7 @@ from typing import Literal, get_args
 from rich.cells import cell_len, set_cell_size
 
 from coach.analysis.spelling.printable import printable as printable
+from coach.model.training.other_machine import rough_age
 
 UNKNOWN = "–"
 
@@ -208,13 +209,7 @@ def clock(value: float | None) -> str:
 
 def age(value: float | None) -> str:
     """A rough age: `2 s`, `4 min`, `3 h`, `5 d`."""
-    if value is None:
-        return UNKNOWN
-    value = max(0.0, value)
-    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
-        if value < limit:
-            return f"{int(value // size)} {unit}"
-    return f"{int(value // 86400)} d"
+    return UNKNOWN if value is None else rough_age(value)
 
 
 def mib(value: float | None) -> str:

@@ -24,6 +24,7 @@ from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.output_path import names_of
 from coach.sources.logs.script_outputs import named_outputs
 from coach.sources.metrics.mlflow_database import path_of, read_runs
+from coach.sources.slurm.kept_script import split_command
 
 MAX_DEPTH = 4
 """Levels below the start directory that are searched: torchrun keeps a rank's logs four levels down."""
@@ -121,7 +122,7 @@ def find_files(
     times_of: Callable[[Kind], tuple[float, float]] = lambda kind: (-math.inf, math.inf),
     max_depth: int = MAX_DEPTH,
     stays_inside: bool = False,
-    is_anothers: Callable[[Kind, float], bool] = lambda kind, modified_s: False,
+    is_anothers: Callable[[Path, Kind, float], bool] = lambda path, kind, modified_s: False,
 ) -> Found:
     """Look through a directory.
 
@@ -143,7 +144,7 @@ def find_files(
         except OSError:
             continue
         from_s, to_s = times_of(kind)
-        if from_s <= modified_s <= to_s and not is_anothers(kind, modified_s):
+        if from_s <= modified_s <= to_s and not is_anothers(directory / path, kind, modified_s):
             found.setdefault(kind, []).append((modified_s, directory / path))
     newest = {
         kind: tuple(sorted(path for _, path in sorted(files)[-MAX_FILES:])) for kind, files in found.items()
@@ -468,11 +469,12 @@ class JobFiles(ForeignFiles):
     def _rivals(self, job: Job, window: Window) -> _Rivals:
         """The jobs that ran in its directory at the same time. Jobs before and after it narrow the window."""
         return _Rivals(
+            job,
             [
                 other
                 for other in self._output_paths.beside(job)
                 if _has_run(other) and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
-            ]
+            ],
         )
 
     def _named_by_script(self, job: Job) -> tuple[str, ...]:
@@ -480,7 +482,8 @@ class JobFiles(ForeignFiles):
         if names is None or not job.command or job.work_dir is None:
             return ()
         try:
-            script = self._io.read(Path(job.work_dir) / job.command.split()[0], 0, _MAX_SCRIPT_BYTES)
+            submitted = split_command(self._io, job.command, job.work_dir)
+            script = self._io.read(submitted[0], 0, _MAX_SCRIPT_BYTES) if submitted else b""
         except (OSError, ValueError):
             return ()
         return named_outputs(script.decode("utf-8", "replace"), names)
@@ -536,25 +539,38 @@ class Window:
 class _Rivals:
     """Jobs that ran in a job's directory at the same time, and may have written its files."""
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
+    def __init__(self, own: Job, jobs: Iterable[Job]) -> None:
+        self._own_folder = _folder(own)
         self._times = [
-            (job.job_id, (job.start_time_s or 0.0) - _BEFORE_S, _end_s(job) + _BEFORE_S) for job in jobs
+            (job.job_id, _folder(job), (job.start_time_s or 0.0) - _BEFORE_S, _end_s(job) + _BEFORE_S)
+            for job in jobs
         ]
         self.found: dict[str, None] = {}
         """Ids of the jobs for which a file was left out."""
 
-    def may_have_written(self, kind: Kind, modified_s: float) -> bool:
+    def may_have_written(self, path: Path, kind: Kind, modified_s: float) -> bool:
         """True for a file without the job's number that changed last while one of them ran. All of them may
-        write to a database."""
+        write to a database.
+
+        In the job's own directory, a file belongs to the jobs with the nearest directory above it: neither a
+        job that was submitted further up nor one from a folder beside the file is its writer.
+        """
         if kind is Kind.LOG:
             return False
+        is_inside = str(path).startswith(self._own_folder)
         writers = [
             job_id
-            for job_id, from_s, to_s in self._times
+            for job_id, folder, from_s, to_s in self._times
+            if not is_inside or (folder.startswith(self._own_folder) and str(path).startswith(folder))
             if kind is Kind.DATABASE or from_s <= modified_s <= to_s
         ]
         self.found.update(dict.fromkeys(writers))
         return bool(writers)
+
+
+def _folder(job: Job) -> str:
+    """The job's working directory as a text that begins the path of each file in it."""
+    return f"{(job.work_dir or '').rstrip('/')}/"
 
 
 def _has_run(job: Job) -> bool:

@@ -8,6 +8,7 @@ from itertools import islice
 
 from coach.analysis.judging.waiting import (
     WaitingObject,
+    behind_exclude,
     behind_stuck,
     explain_waiting,
     is_over_partition_limit,
@@ -17,10 +18,13 @@ from coach.analysis.queueing.pending_reasons import KnownReasons, PendingReason,
 from coach.model.slurm.cluster import Job, Node, Partition
 from coach.sources.io import Io
 from coach.sources.slurm.client import Client
-from coach.sources.slurm.job_record import job_nodes
+from coach.sources.slurm.job_record import excluded_nodes, job_nodes
 from coach.sources.slurm.nodes import parse_partitions, partitions_query
 
 _MAX_SETS = 3
+_WAITS_FOR_NODES = frozenset(
+    {"Resources", "ReqNodeNotAvail", "NodeDown", "BadConstraints", "PartitionConfig"}
+)
 Explain = Callable[[Job], PendingReason | None]
 
 
@@ -60,4 +64,15 @@ def _explain(
 def waiting_of(job: Job | None, io: Io, other: Callable[[str], Job | None]) -> WaitingObject | None:
     """The public JSON of a job that waits; None of another. `other` returns a job of the queue."""
     why = explainer((job,), io, other)(job) if job is not None else None
-    return waiting_object(why, job.estimated_start_s) if job is not None and why is not None else None
+    if job is None or why is None:
+        return None
+    return waiting_object(_without_excluded(job, why, io), job.estimated_start_s)
+
+
+def _without_excluded(job: Job, why: PendingReason, io: Io) -> PendingReason:
+    """The reason, with the nodes that the job's own --exclude leaves out. At most 3 queries, only for a job
+    that waits for nodes."""
+    if why.reason.partition(",")[0].split()[0] not in _WAITS_FOR_NODES or job.cluster is not None:
+        return why
+    left_out = excluded_nodes(io, job.raw_job_id or job.job_id)
+    return behind_exclude(job, why, left_out, job_nodes(io, left_out).nodes) if left_out else why

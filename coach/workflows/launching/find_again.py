@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coach.analysis.queueing.arrays import group_id
 from coach.config import Settings, Switch
-from coach.launch.resubmission import Resubmission, read_job, script_file
+from coach.launch.resubmission import Resubmission, read_job
 from coach.launch.spelling import format_time
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job, has_failed
 from coach.sources.io import Io, Query
 from coach.sources.machine.user import user_name
-from coach.sources.slurm.kept_script import FoundScript, find_script
+from coach.sources.slurm.kept_script import FoundScript, find_script, split_command
 from coach.workflows.jobs.own_jobs import Named, look_up
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -64,7 +64,9 @@ def _made(
 ) -> Resubmission:
     found = find_script(io, job_id, facts.get("Command"), facts.get("WorkDir"))
     script = found.text
-    file, kept = script_file(facts), settings.cache_dir / "resubmit" / f"{job_id}.sh"
+    submitted = split_command(io, facts.get("Command", ""), facts.get("WorkDir"))
+    file, arguments = submitted or (None, ())
+    kept = settings.cache_dir / "resubmit" / f"{job_id}.sh"
     is_there = file is not None and _holds(io, file, script)
     return Resubmission(
         job_id,
@@ -73,10 +75,11 @@ def _made(
         script,
         file if file is not None and is_there else kept,
         is_there,
-        (*_unkept(found), *_notes(facts, named, file, is_there)),
+        (*_unkept(found), *_notes(arguments, named, file, is_there)),
         settings.sbatch_timeout_s,
         _tasks(named),
         kept,
+        arguments,
     )
 
 
@@ -100,14 +103,14 @@ def _unkept(found: FoundScript) -> tuple[str, ...]:
 
 
 def _notes(
-    facts: Mapping[str, str], named: Named | None, file: Path | None, is_there: bool
+    arguments: Sequence[str], named: Named | None, file: Path | None, is_there: bool
 ) -> tuple[str, ...]:
     notes = ["the job gets the environment variables that you have now, and waits for no other job"]
     if named is None:
         notes.append("Slurm has forgotten the job: only the options of its script and those shown hold")
     if file is not None and not is_there:
         notes.append(f"{file} is not there any more or has changed: the script is taken as Slurm kept it")
-    if len(facts.get("Command", "").split()) > 1:
+    if arguments:
         notes.append(
             "Slurm does not report where one argument of the script ends and the next begins: check them"
         )

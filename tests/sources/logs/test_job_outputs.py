@@ -43,7 +43,9 @@ class _Slurm(FakeIo):
         self.asked: list[tuple[str, str]] = []
 
     def run(self, query: Query, timeout_s: float = 12.0) -> CommandResult:
-        self.asked.append((query.argv[0], query.argv[query.argv.index("-j") + 1]))
+        self.asked.append(
+            (query.argv[0], query.argv[query.argv.index("-j" if "-j" in query.argv else "-u") + 1])
+        )
         result = super().run(query)
         known = Query(query.kind, query.argv, "|SEP", "|END")
         return replace(result, query=known)
@@ -98,6 +100,28 @@ def test_a_forgotten_job_comes_from_coachs_record_or_else_from_accounting() -> N
     assert io.asked == [("squeue", "17"), ("squeue", "19"), ("sacct", "19")]
     told = paths.row("19") or JOB
     assert (told.state, told.time_limit_s) == ("FAILED", 5400)
+
+
+def test_a_job_from_accounting_gets_its_neighbours_that_coach_has_never_seen() -> None:
+    io = _Slurm()
+    io.answers["job-files 19"] = lambda query: CommandResult(query, 1, b"", "Invalid job id", 0.0, 0.1)
+
+    def row(job_id: str, folder: str) -> str:
+        times = "2026-11-21T12:00:00|SEP2026-11-21T12:00:00|SEP2026-11-21T13:00:00"
+        head = f"{job_id}|SEP{job_id}|SEPada|SEPFAILED|SEPnode2|SEP{times}"
+        return f"{head}|SEP90|SEP{folder}|SEP|SEP|SEPtrain|SEP\n"
+
+    io.answer("job-files-accounting 19", lambda query: row("19", "/w").encode())
+    io.answer(
+        "job-files-neighbours 19",
+        lambda query: (row("19", "/w") + row("20", "/w") + row("21", "/elsewhere")).encode(),
+    )
+    paths = OutputPaths(io)
+    job = paths.row("19")
+    assert job is not None
+    assert [row.job_id for row in paths.beside(job)] == ["20"]
+    assert [row.job_id for row in paths.beside(job)] == ["20"]
+    assert len(io.asked) == 3, "the neighbours are asked for once"
 
 
 def test_an_older_accounting_knows_at_most_the_command_that_submitted_the_job() -> None:

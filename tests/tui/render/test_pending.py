@@ -97,6 +97,16 @@ def test_a_dependency_names_the_job_and_the_state_it_has_to_reach() -> None:
     assert "for every other job of this name and user to end" in shown
 
 
+def test_a_job_behind_one_that_never_starts_is_told_the_job_to_cancel() -> None:
+    stuck = make_job("15", **WAITING, reason="DependencyNeverSatisfied", dependency="afterok:14(failed)")
+    between = make_job("16", **WAITING, reason="Dependency", dependency="afterok:15(unfulfilled)")
+    last = make_job("17", **WAITING, reason="Dependency", dependency="afterok:16(unfulfilled)")
+    shown = text(why_lines(last, NOW_S, 100, (), {job.job_id: job for job in (stuck, between, last)}))
+    assert "it does not start by itself" in shown
+    assert "coach cancel 15" in shown
+    assert "nothing: it starts by itself" in text(why_lines(last, NOW_S, 100))
+
+
 def test_the_start_is_an_estimate_and_says_so() -> None:
     job = make_job(
         **{**WAITING, "start_time_s": NOW_S + 3 * 3600 - 60}, reason="Priority", scheduled_nodes="node3"
@@ -107,6 +117,9 @@ def test_the_start_is_an_estimate_and_says_so() -> None:
     fill = rows_of(later).row(0).cells[LEFT].fill
     assert fill is not None
     assert fill(10) == "~112 min"
+    soon = rows_of(job).row(0).cells[LEFT].fill
+    assert soon is not None
+    assert (soon(10), fill(11), soon(11)) == ("~3 h", "~in 112 min", "~in 3 h")
     assert "~in 3 h on node3: an estimate" in text(why_lines(job, NOW_S, 100))
     unknown = make_job(**WAITING, reason="Priority")
     assert cell(rows_of(unknown).row(0), "left") == "–"

@@ -99,7 +99,7 @@ def test_numbers_are_short_and_inf_and_nan_are_spelt_out(value: float, shown: st
 def test_durations_and_sizes_read_as_people_say_them() -> None:
     assert [seconds(s) for s in (0.000812, 0.0041, 1.25, 125)] == ["812 µs", "4.1 ms", "1.25 s", "2 min 5 s"]
     assert [clock(s) for s in (65, 3723, 93784)] == ["1:05", "1:02:03", "1-02:03:04"]
-    assert [age(s) for s in (2, 300, 10_000, 500_000)] == ["2 s", "5 min", "2 h", "5 d"]
+    assert [age(s) for s in (2, 300, 10_000, 500_000)] == ["2 s", "5 min", "3 h", "6 d"]
     assert [mib(m) for m in (512, 31_949, 1_572_864)] == ["512M", "31.2G", "1.5T"]
 
 

@@ -137,14 +137,18 @@ def test_a_log_is_shared_only_by_jobs_that_ran_at_the_same_time() -> None:
     assert names(files.logs_with_numbers()) == ["same.log"]
 
 
-@pytest.mark.parametrize("work_dir", ["/w/project", "/"])
-def test_a_job_that_ran_above_or_below_at_the_time_may_have_written_it_too(work_dir: str) -> None:
+def test_a_file_belongs_to_the_job_with_the_nearest_directory_above_it() -> None:
     io = FakeIo()
+    write(io, "/w/metrics.csv")
     write(io, "/w/project/metrics.csv")
-    rival = replace(JOB, job_id="18", work_dir=work_dir)
-    assert job_files(io, rival).metrics() == ()
-    aside = replace(JOB, job_id="18", work_dir="/w2")
-    assert names(job_files(io, aside).metrics()) == ["project/metrics.csv"]
+    below = replace(JOB, job_id="18", work_dir="/w/project")
+    assert names(job_files(io, below).metrics()) == ["metrics.csv"]
+    assert names(job_files(io, replace(JOB, job_id="17"), job=below).metrics()) == ["project/metrics.csv"]
+    for aside in ("/", "/w2", "/w/proj"):
+        found = job_files(io, replace(JOB, job_id="18", work_dir=aside)).metrics()
+        assert names(found) == ["metrics.csv", "project/metrics.csv"]
+    twin = replace(below, job_id="19")
+    assert job_files(io, twin, job=below).metrics() == ()
 
 
 def test_files_that_may_belong_to_another_job_are_left_out_and_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +13,13 @@ from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Fix, Severity, Subject
 from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan
 from coach.model.training.run import Run
+from coach.workflows.launching import possible_fixes
 from coach.workflows.launching.fix_offer import as_trial, remedies
+from coach.workflows.launching.possible_fixes import judged, numbered
+from tests.launch.examples import CLUSTER
 from tests.rules.examples import run
 from tests.tui.fake_session import make_plan
+from tests.workflows.test_launching import World
 
 MILD = Fix("workers", {"num_workers": 2})
 
@@ -42,6 +47,21 @@ def test_a_fix_in_words_or_of_another_recipe_cannot_be_launched() -> None:
     assert [each.fix.title for each in found] == ["workers"]
     assert found[0].request.set["num_workers"] == 2
     assert found[0].request.fix == AppliedFix("GPU005", "workers", {"num_workers": 2})
+
+
+def test_fixes_beyond_the_limits_of_the_partition_come_last_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    monkeypatch.setattr(possible_fixes, "look_at_site", lambda *_: CLUSTER)
+    parent = replace(world.parent(), state="FAILED")
+    changes = {"cpus_per_task": 9999}, {"mem": "90000G"}, {"time": "900-00:00:00"}, {"num_workers": 1}
+    rows = numbered(remedies(parent, [finding(*(Fix(str(each), each) for each in changes))]))
+    told = judged(rows, parent, world.settings, world.env, world.io)
+    assert [each.number for each in told] == [4, 1, 2, 3]
+    assert told[0].why_not is None
+    for each, words in zip(told[1:], ("CPUs", "MiB of memory", "longest time limit"), strict=True):
+        assert words in (each.why_not or "")
 
 
 def test_cpus_and_ranks_are_changes_of_the_launch() -> None:

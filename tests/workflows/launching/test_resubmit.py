@@ -63,6 +63,31 @@ def test_a_script_that_cannot_be_saved_is_an_error_and_nothing_is_submitted(worl
     assert perform_resubmit(action, world.env).notes[0] == "the new job is 17"
 
 
+@pytest.mark.parametrize(
+    ("folder", "command"),
+    [
+        (".", "{root}/a b/my job.sh --lr 0.1"),
+        ("a b", "my job.sh --lr 0.1"),
+        ("a b", "../a b/my job.sh --lr 0.1"),
+    ],
+)
+def test_a_script_whose_path_has_blanks_keeps_its_path_and_its_arguments(
+    world: World, folder: str, command: str
+) -> None:
+    script = world.root / "a b" / "my job.sh"
+    script.parent.mkdir()
+    script.write_text("#!/bin/bash\nsleep 1\n")
+    detail = DETAIL.replace("(null)", command.format(root=world.root))
+    detail += f"   WorkDir={world.root / folder}\n"
+    kept = script.read_text().replace("\n", "\\n")
+    world.client("scontrol", f"case \"$1\" in show) printf '{detail}';; *) printf '{kept}';; esac")
+    world.client("squeue", queued("RUNNING"))
+    found = find_again("17", world.settings, world.env, world.io)
+    argv = submit_again(found).steps[0].argv
+    assert (Path(argv[-3]).resolve(), argv[-2:]) == (script, ("--lr", "0.1"))
+    assert found.is_file_there
+
+
 def test_the_failed_tasks_of_an_array_are_the_ones_to_run_again(world: World) -> None:
     world.client("scontrol", f"printf '{DETAIL}'")
     states = {0: "COMPLETED", 3: "FAILED", 5: "RUNNING", 7: "OUT_OF_MEMORY"}

@@ -1,0 +1,100 @@
+"""The fixes of a run as a list, the ones that a command names, and the next one if a fix is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from coach.cli.acting import say
+from coach.cli.fix_foreign import other_fixes
+from coach.cli.text import print_json, print_table
+from coach.model.errors import UserError
+from coach.workflows.launching.fix_offer import Remedy
+from coach.workflows.launching.possible_fixes import Numbered
+
+if TYPE_CHECKING:
+    from coach.cli.documents.judging import FixChange
+
+
+def list_fixes(found: Sequence[Numbered], format_: str) -> int:
+    """Print the fixes. Exit status 0."""
+    rows: list[FixChange] = [
+        {
+            "rule": each.remedy.finding.rule,
+            "number": each.number,
+            "title": each.remedy.fix.title,
+            "changes": dict(each.remedy.fix.changes),
+            "changes_learning": each.remedy.fix.changes_learning,
+            "why_not": each.why_not,
+        }
+        for each in found
+    ]
+    if format_ == "json":
+        print_json("fixes", rows)
+        return 0
+    if not rows:
+        say("no finding has a fix that changes the launch")
+    print_table(
+        ("RULE", "N", "LEARNS OTHERWISE", "FIX"),
+        [
+            (
+                str(row["rule"]),
+                str(row["number"]),
+                "yes" if row["changes_learning"] else "no",
+                row["title"]
+                if row["why_not"] is None
+                else f"{row['title']} – not possible: {row['why_not']}",
+            )
+            for row in rows
+        ],
+        "lrll",
+    )
+    return 0
+
+
+def wanted_fixes(
+    found: Sequence[Numbered], rule: str | None, number: int | None, name: str
+) -> Sequence[Numbered]:
+    """The fixes of a rule, or of the primary finding; only one if `number` names it. Raises UserError if
+    there is none."""
+    wanted = [
+        each
+        for each in found
+        if (each.remedy.finding.rule == rule.upper() if rule else each.remedy.finding.is_primary)
+    ]
+    if wanted and number is None:
+        return wanted
+    chosen = [each for each in wanted if each.number == number]
+    if chosen:
+        return chosen
+    if wanted:
+        raise UserError(
+            f"--number {number}: {wanted[0].remedy.finding.rule} has {len(wanted)}", "--list shows them"
+        )
+    hint = other_fixes(name, (each.remedy.finding.rule for each in found))
+    whose = rule.upper() if rule else "the primary finding"
+    raise UserError(
+        f"{name}: {whose} has no fix that changes the launch", hint or f"coach check {name} says what to do"
+    )
+
+
+@contextmanager
+def leading_on(found: Sequence[Numbered], remedy: Remedy, name: str) -> Iterator[None]:
+    """Names the next fix of the finding if this one is refused."""
+    try:
+        yield
+    except UserError as error:
+        raise with_another(error, found, remedy, name) from None
+
+
+def with_another(error: UserError, found: Sequence[Numbered], remedy: Remedy, name: str) -> UserError:
+    """The refusal of one fix, with the command of the next fix of the same finding."""
+    rule = remedy.finding.rule
+    own = [each for each in found if each.remedy.finding.rule == rule]
+    place = next((place for place, each in enumerate(own) if each.remedy is remedy), 0)
+    order = [*own[place + 1 :], *own[:place]]
+    if not order:
+        return error
+    another = f"`coach fix {name} {rule} --number {order[0].number}`: {order[0].remedy.fix.title}"
+    return UserError(error.message, "; ".join(filter(None, (error.hint, f"another fix is {another}"))))
