@@ -72,7 +72,8 @@ def waiting_of(job: Job | None, io: Io, other: Callable[[str], Job | None]) -> W
 def _without_excluded(job: Job, why: PendingReason, io: Io) -> PendingReason:
     """The reason, with the nodes that the job's own --exclude leaves out. At most 3 queries, only for a job
     that waits for nodes."""
-    if why.reason.partition(",")[0].split()[0] not in _WAITS_FOR_NODES or job.cluster is not None:
+    word = why.reason.split(",")[0].split(" ")[0]
+    if word not in _WAITS_FOR_NODES or job.cluster is not None:
         return why
     left_out = excluded_nodes(io, job.raw_job_id or job.job_id)
     return behind_exclude(job, why, left_out, job_nodes(io, left_out).nodes) if left_out else why
