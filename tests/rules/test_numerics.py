@@ -10,7 +10,17 @@ from coach.model.judging.finding import Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build
-from tests.rules.examples import causes, diagnose_log, diagnose_whole, judge, run, scan, steps
+from tests.rules.examples import (
+    causes,
+    diagnose_log,
+    diagnose_whole,
+    history,
+    judge,
+    run,
+    scan,
+    steps,
+    tail_of,
+)
 from tests.rules.recorded import diagnose
 
 LR = {"lr": {"default": 0.05, "usual": [1e-4, 1.0]}}
@@ -120,6 +130,32 @@ def test_a_loss_that_is_not_finite_is_found_in_every_spelling(log: str) -> None:
 )
 def test_words_that_fool_a_matcher_stay_silent(line: str) -> None:
     assert not diagnose_log(f"{line}\n{line}\n").findings
+
+
+@pytest.mark.parametrize(
+    ("losses", "norms", "is_told"),
+    [
+        ([2.1] * 39, "nan " * 39, True),
+        ([2.1] * 39, "inf " * 39, True),
+        ([2.1 - 0.005 * i for i in range(80)], "1.1 " * 20 + "nan " * 60, True),
+        ([2.1 - 0.005 * i for i in range(80)], "nan " * 80, False),
+        ([2.1 - 0.005 * i for i in range(80)], "1.1 " * 71 + "nan " * 9, False),
+        ([2.1 - 0.005 * i for i in range(80)], "1.1 1.2 1.1 inf " * 20, False),
+        ([2.1] * 40, "nan " * 39 + "1.1 ", False),
+    ],
+)
+def test_printed_gradients_that_stay_not_finite_are_told(
+    losses: list[float], norms: str, is_told: bool
+) -> None:
+    """The numbers of a log are also its metrics."""
+    pairs = list(zip(losses, norms.split(), strict=True))
+    text = "".join(f"{{'loss': {loss}, 'grad_norm': {norm}, 'epoch': 0.1}}\n" for loss, norm in pairs)
+    measured = [
+        replace(step, grad_norm=float(norm)) for step, (_, norm) in zip(steps(losses), pairs, strict=True)
+    ]
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail_of(text),))
+    found = Engine(build()).diagnose(snapshot, history(measured)).findings
+    assert ("NUM003" in [each.rule for each in found if each.severity >= 2]) is is_told
 
 
 def test_a_log_that_recovered_from_one_bad_value_is_silent() -> None:
