@@ -146,7 +146,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "checkpoint_by_every_rank": "Several ranks write over one another's checkpoint.",
         "checkpoint_corrupt": "A file of weights is truncated, or is not a valid one.",
         "code_error": "The program has a mistake.",
-        "conda_not_initialised": "The batch script's shell does not know conda: the environment is missing.",
+        "conda_not_initialised": "The batch script could not activate its environment.",
         "container_start": "The container engine did not start the container.",
         "cpu_bound": "The node's CPUs are too slow for its GPUs.",
         "cpu_over_request": "The job requested more CPUs than it used.",
