@@ -59,6 +59,12 @@ ARRAY = FRAMES + (
             "Make the file executable, or start it with python: python /home/ada/./train.py",
         ),
         ("/x/slurm_script: line 4: ./prepare.sh: Permission denied\n", "ENV011", "Make the file executable"),
+        ("/x/slurm_script: 4: ./runme: Permission denied\n", "ENV011", "Make the file executable"),
+        (
+            "/x/slurm_script: 4: cannot create /data/out.log: Permission denied\n",
+            "ENV011",
+            "Put runs, data and caches",
+        ),
         (
             "/x/slurm_script: line 4: /data/out.log: Permission denied\n",
             "ENV011",
