@@ -59,6 +59,12 @@ ARRAY = FRAMES + (
             "Make the file executable, or start it with python: python /home/ada/./train.py",
         ),
         ("/x/slurm_script: line 4: ./prepare.sh: Permission denied\n", "ENV011", "Make the file executable"),
+        (
+            "srun: error: node1: task 0: Exited with exit code 2\n"
+            "slurmstepd-node1: error: execve(): accelerat: No such file or directory\n",
+            "DAT011",
+            "If its name is misspelt, correct it behind srun",
+        ),
         ("/x/slurm_script: 4: ./runme: Permission denied\n", "ENV011", "Make the file executable"),
         (
             "/x/slurm_script: 4: cannot create /data/out.log: Permission denied\n",
