@@ -158,6 +158,45 @@ def test_printed_gradients_that_stay_not_finite_are_told(
     assert ("NUM003" in [each.rule for each in found if each.severity >= 2]) is is_told
 
 
+@pytest.mark.parametrize("line", ["<{n:05}> objective={x} ema~{x} (0.1s)", "Iter {n}: cost = {x}, acc = 0.5"])
+def test_an_objective_of_another_name_is_told_once_it_stays_nan(line: str) -> None:
+    lines = [line.format(n=n, x="nan" if n > 76 else f"{4 / n:.4f}") for n in range(1, 120)]
+    (finding,) = diagnose_whole("\n".join([*lines, "done, saved model.pt", ""])).findings
+    assert (finding.rule, finding.severity, finding.evidence[0].line) == ("NUM001", Severity.CRITICAL, 77)
+    assert "is NaN in its newest 43 values" in finding.summary
+
+
+def table(broken: str, num_broken: int, header: str = "epoch   train      valid     time") -> str:
+    rows = [f"{n:5}   {4 / n:.4f}   {5 / n:.4f}   3.2s" for n in range(1, 12)]
+    rows += [f"{n:5}   {broken}   3.2s" for n in range(12, 12 + num_broken)]
+    return "\n".join([header, *rows, ""])
+
+
+def test_the_training_column_of_a_bare_table_is_told_once_it_stays_nan() -> None:
+    (finding,) = diagnose_whole(table("nan   nan", 18)).findings
+    assert (finding.rule, finding.evidence[0].line) == ("NUM001", 13)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        table("nan   nan", 4),
+        table("0.3   nan", 18),
+        table("nan   nan", 18, "epoch   a      b     time"),
+        "epoch   train   valid\n" + "".join(f"{n}   nan   0.5\n" for n in range(18)),
+        "step 1 cost = nan\n" * 4,
+        "step 1 cost = nan\n" * 9 + "step 2 cost = 0.5\n",
+        "step 1 loss = 0.5 cost = nan\n" * 9,
+        "epoch 1 validation cost = nan\n" * 9,
+        "step 1 best_cost: nan, val_objective=nan\n" * 9,
+        "the objective: nan values are skipped, acc 0.5\n" * 2,
+        "step 1 speedup = nan, opportunity cost-benefit=nan\n" * 9,
+    ],
+)
+def test_an_objective_of_another_name_is_no_alarm_unless_it_stays_nan(log: str) -> None:
+    assert causes(diagnose_whole(log)) == []
+
+
 def test_a_log_that_recovered_from_one_bad_value_is_silent() -> None:
     assert not diagnose_log("loss: 2.3\nloss: nan\nloss: 2.2\nloss: 2.1\n").findings
 

@@ -108,7 +108,8 @@ class GradientNotFinite(Rule):
             yield Hit(
                 summary=(
                     f"The gradients are {'NaN' if is_nan else 'infinite'} in the newest {len(bad)} lines "
-                    "with a loss, " + ("and were finite before" if is_falling else "and the loss does not fall")
+                    "with a loss, "
+                    + ("and were finite before" if is_falling else "and the loss does not fall")
                 ),
                 evidence=(bad[0].evidence, bad[-1].evidence),
                 confidence=0.8,
