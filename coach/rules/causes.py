@@ -223,7 +223,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "same_failure_again": "The same work fails with the same cause each time.",
         "same_order": "Each epoch has the samples in the same order.",
         "same_samples": "Several ranks train on the same samples.",
-        "script_format": "A script has Windows line ends, or a #! line that is missing or wrong, so it cannot run.",
+        "script_format": "A script has Windows line ends, or no right #! line, so it cannot run.",
         "segfault": "Native code crashed.",
         "shape_mismatch": "One operation has tensors whose shapes do not fit.",
         "shared_library_missing": "The system does not find a library, or finds another version of it.",

@@ -119,21 +119,26 @@ class FileNotFound(EndingRule):
             return
         if missing is not None and path is None and re.fullmatch(r"/\S+", missing):
             path = missing
-        if hit is None or "text" in hit.fields:
-            yield Fix("Put it on a file system that compute nodes see, and name it by its full path")
-        elif path and path.startswith("/"):
-            yield Fix(
-                "See whether compute nodes have it, and put it on a file system that they all see",
-                command=f"srun ls -ld {shlex.quote(path)}",
-            )
-            yield Fix("If it was moved, removed or misspelt, correct the path where the job names it")
-        else:
-            yield Fix("Name it by its full path, on a file system that compute nodes see")
+        yield from _where_it_should_be(hit, path)
         if snapshot.run is not None:
             yield Fix(
                 "Fetch data on a login node, never in the job; without data_dir coach's recipes train on "
                 "generated data"
             )
+
+
+def _where_it_should_be(hit: LogHit | None, path: str | None) -> Iterable[Fix]:
+    """The fixes for a file that compute nodes lack; `path` is as the log names it."""
+    if hit is None or "text" in hit.fields:
+        yield Fix("Put it on a file system that compute nodes see, and name it by its full path")
+    elif path and path.startswith("/"):
+        yield Fix(
+            "See whether compute nodes have it, and put it on a file system that they all see",
+            command=f"srun ls -ld {shlex.quote(path)}",
+        )
+        yield Fix("If it was moved, removed or misspelt, correct the path where the job names it")
+    else:
+        yield Fix("Name it by its full path, on a file system that compute nodes see")
 
 
 def _errs_below(hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -26,8 +26,8 @@ class ScriptFormat(EndingRule):
         "$'\r': command not found", names of commands, folders and files in a shell's messages that end in
         "\r". bash 5's "cannot execute: required file not found": the program that the first line names does
         not exist, most often because that line ends in "\r". srun's "bad interpreter(FILE)", bash's "FILE:
-        bad interpreter" and "/usr/bin/env: ‘NAME’: No such file": the first line names a program that is not
-        there. "Exec format error": the file has no `#!` line,
+        bad interpreter" and "/usr/bin/env: ‘NAME’: No such file": the first line names a program that does
+        not exist. "Exec format error": the file has no `#!` line,
         or is a program for another type of CPU.
     Why it matters
         Nothing was started, or the script ran with names that do not exist.
@@ -36,8 +36,8 @@ class ScriptFormat(EndingRule):
         DAT011 tells of "\r" there. The finding is info if the program went on.
     What to do
         `sed -i 's/\r$//' FILE`, or `dos2unix FILE`; tell the editor, and git (`core.autocrlf input`), to keep
-        Unix line ends. If its first line names a program that is not there, correct it, or load what brings that
-        program. A script without a `#!` line gets `#!/bin/bash` as its first line. `file FILE` names
+        Unix line ends. If its first line names a program that is not there, correct it, or load what brings
+        that program. A script without a `#!` line gets `#!/bin/bash` as its first line. `file FILE` names
         the format of a file.
     Sources
         execve(2), ENOEXEC and ENOENT; bash's execute_cmd.c; env(1); slurmstepd's execve().

@@ -18,10 +18,10 @@ _MAX_LOGS = 4
 
 
 def error_and_ends(snapshot: TargetSnapshot, diagnosis: Diagnosis) -> dict[str, Any]:
-    """`error`: the error that ended the target, which is the rank's own below torchrun's summary; else the last
-    error in any of its logs; else the lines that prove the root cause; None if no log shows one. `log_ends`:
-    the ends of its newest logs. Lines are not cut yet: `shortened` cuts them after secrets are struck, because
-    a private key is recognized by its first and last line."""
+    """`error`: the error that ended the target, which is the rank's own below torchrun's summary; else the
+    last error in any of its logs; else the lines that prove the root cause; None if no log shows one.
+    `log_ends`: the ends of its newest logs. Lines are not cut yet: `shortened` cuts them after secrets are
+    struck, because a private key is recognized by its first and last line."""
     tails = _newest_first(snapshot.log_tails)
     block = _block(diagnosis, tails)
     told = _proof(diagnosis)
