@@ -287,7 +287,7 @@ class LiveFixes:
         job = target.job
         if job is None or job.state != "RUNNING":
             return found, ()
-        return found, lost_work.lost_of_job(self._reach.io, job.job_id, None)
+        return found, lost_work.lost_of_job(self._reach.io, job.job_id, None, self._reach.settings)
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
         choice = relaunch.ParentChoice(parent_choice)
