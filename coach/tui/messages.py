@@ -112,10 +112,6 @@ class RecipesWanted(Request):
     """Read all recipes."""
 
 
-class FailedWanted(Request):
-    """Read the jobs that failed today from coach's memory: they may have left the queue."""
-
-
 class ReportWanted(Request):
     """Run the doctor's checks of this cluster or machine."""
 

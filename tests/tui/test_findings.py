@@ -262,6 +262,42 @@ async def test_home_opens_with_a_job_that_failed_today_though_the_queue_has_forg
         assert ports.questions.asked == []
 
 
+def kept_of(job_id: str) -> PastJobs:
+    """A job that completed today, with a verdict of an earlier session."""
+    ended = replace(make_job(job_id, "ada"), state="COMPLETED", end_time_s=NOW_S - 3600)
+    return PastJobs((PastJob(ended),), (), 0, {job_id: replace(idle(job_id), state="COMPLETED")})
+
+
+async def test_a_verdict_of_an_earlier_session_is_shown_at_once_and_its_job_is_not_read_again() -> None:
+    ports = FakePorts(questions=FakeQuestions(failed=kept_of("41")))
+    async with opened(ports=ports) as driver:
+        await driver.until(lambda: driver.app.context.answers.past_jobs, "what is remembered was read")
+        driver.session.push(driver.session.snapshot)
+        await driver.press("f")
+        await driver.sees("The GPUs hardly work")
+        await driver.press("/", "4", "1")
+        await driver.sees("filter")
+        assert "not checked" not in driver.text()
+        assert "41" not in driver.session.watches[-1].targets
+
+
+async def test_ended_jobs_and_arrays_that_coach_remembers_are_found_by_name_and_opened() -> None:
+    ended = {"state": "FAILED", "end_time_s": NOW_S - 3600}
+    jobs = (
+        *(PastJob(replace(make_job(f"62_{task}", "ada"), name="kfold", **ended)) for task in range(3)),
+        PastJob(replace(make_job("78", "ada"), name="my [bold]job", **ended)),
+    )
+    ports = FakePorts(questions=FakeQuestions(failed=PastJobs(jobs, (), 0)))
+    async with opened(ports=ports) as driver:
+        await driver.until(lambda: driver.app.context.answers.past_jobs, "what is remembered was read")
+        for words, seen in (("62", "62_2"), ("bold", "my [bold]job")):
+            await driver.press(":", *words, "enter")
+            await driver.reaches("job")
+            await driver.sees(seen)
+            assert "Slurm knows no job" not in driver.text()
+            await driver.press("escape")
+
+
 async def test_home_opens_with_the_jobs_that_went_wrong_on_top_the_worst_first_and_enter_opens_them() -> None:
     async with opened(with_foreign_job(), size=(80, 24)) as driver:
         await driver.sees("1 of 2 checked jobs went wrong, 1 warned")

@@ -31,12 +31,13 @@ from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_
 from coach.tui.messages import (
     Done,
     ExplainWanted,
-    FailedWanted,
     FirstLookWanted,
     SavedViewsChanged,
     ScreenOpened,
     ScreenShown,
+    Wanted,
 )
+from coach.tui.question import Question
 from coach.tui.render.cluster import (
     NODE_COLUMNS,
     empty_nodes_note,
@@ -130,7 +131,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
 
     def on_mount(self) -> None:
         self.query_one("#queue").focus()
-        self.post_message(FailedWanted())
+        self.post_message(Wanted(Question.REMEMBERED))
         self.post_message(FirstLookWanted())
 
     @property

@@ -37,6 +37,7 @@ class FindingsScreen(ListScreen, screen="findings"):
 
     def on_mount(self) -> None:
         self.table.focus()
+        self.post_message(Wanted(Question.REMEMBERED))
         self.post_message(Wanted(Question.PAST_JOBS))
 
     def show(self) -> None:
@@ -51,7 +52,7 @@ class FindingsScreen(ListScreen, screen="findings"):
         query = self.table.query_text
         title = f"{plural(len(self._found), 'finding')} in {plural(num_judged, 'checked job')}"
         if num_unread:
-            title += f" · {num_unread} {Look.NOT_LOOKED_AT.value}"
+            title += f" · {num_unread} {Look.NOT_LOOKED_AT.value} yet, being read"
         if num_held := sum(why_withheld(each) is not None for each in context.diagnoses.values()):
             title += f" · {num_held} hidden, drill: answer first"
         self.table.set_title(

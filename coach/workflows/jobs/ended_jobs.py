@@ -8,8 +8,8 @@ source could not report is noted beside the others' answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from coach.analysis.jobs.belonging import fits, run_as_job
 from coach.analysis.queueing.arrays import group_id
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.late import late
+from coach.model.judging.finding import Diagnosis
 from coach.model.reading import JobList, RunList
 from coach.model.slurm.accounting import Efficiency, PastJob
 from coach.model.slurm.cluster import Job, is_final
@@ -48,6 +49,8 @@ class PastJobs:
     jobs: tuple[PastJob, ...]
     notes: tuple[str, ...]
     num_bad_rows: int
+    verdicts: Mapping[str, Diagnosis] = field(default_factory=dict)
+    """By job id, the verdicts that coach has kept, without evidence and fixes."""
 
 
 def read_past_jobs(
