@@ -176,6 +176,7 @@ def _list(found: Sequence[Remedy], format_: str) -> int:
         return 0
     if not rows:
         say("no finding has a fix that changes the launch")
+        return 0
     print_table(
         ("RULE", "N", "LEARNS OTHERWISE", "FIX"),
         [
