@@ -37,8 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "before",
         metavar="RUN",
         help=(
-            "the run to compare with: a run id, a job id or a run directory; alone: a run of a group, or a "
-            "run before or after a fix"
+            "the run to compare with: a run id, a run directory, or the id of any job whose log or metric "
+            "files have steps; alone: a run of a group, or a run before or after a fix"
         ),
     )
     parser.add_argument("after", metavar="RUN", nargs="?", help="the run that was changed")
@@ -73,10 +73,10 @@ def _compare(before: str, after: str, settings: Settings, io: Io, backend: str, 
     for text in (before, after):
         target = resolve_target(text, settings, io, backend, user)
         snapshot, history = read_once(target, settings, io, backend, user, ())
-        if snapshot.run is None:
+        if snapshot.run is None and not history.ranks:
             raise UserError(
-                f"{printable(text)}: not a run of coach: only runs have metrics to compare",
-                "`coach runs` lists them",
+                f"{printable(text)}: no loss and no step was found in its logs and metric files",
+                f"`coach check {printable(text)}` names the files that were read",
             )
         sides.append((snapshot, history))
     return compare(*sides[0], *sides[1])
