@@ -79,11 +79,14 @@ _ALL_LAYOUTS = (
 """(Least width, columns) for lists with followed trainings. The last columns are dropped first."""
 
 
-def training_columns(width: int, *, are_all_shown: bool) -> tuple[str, ...]:
-    """The columns for a list of trainings of this width."""
+def training_columns(width: int, *, are_all_shown: bool, has_use: bool = True) -> tuple[str, ...]:
+    """The columns for a list of trainings of this width. Without a measured use of devices, the column of the
+    use leaves its room to the names."""
     layouts = _ALL_LAYOUTS if are_all_shown else _OWN_LAYOUTS
-    names = [names for least, names in layouts if width >= least]
-    return tuple(names[-1].split())
+    names = [names for least, names in layouts if width >= least][-1].split()
+    if has_use or "use" not in names:
+        return tuple(names)
+    return tuple("name" if name == "short_name" else name for name in names if name != "use")
 
 
 _STATE_ORDER = {"RUNNING": 0, "COMPLETING": 1, "CONFIGURING": 1, "SUSPENDED": 2, "PENDING": 3}

@@ -15,7 +15,7 @@ from coach.tui.context import Context
 from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Question
 from coach.tui.render.finding import proof_place
-from coach.tui.render.findings import FINDING_COLUMNS, finding_key, finding_rows
+from coach.tui.render.findings import FINDING_COLUMNS, finding_columns, finding_key, finding_rows
 from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
@@ -48,6 +48,7 @@ class FindingsScreen(ListScreen, screen="findings"):
         words = (Look.HEALTHY, Look.SILENT, Look.NOTHING_KNOWN)
         told = [f"{looks[look]} {look.value}" for look in words if looks[look]]
         empty = f"no finding: {', '.join(told)}" if told else Look.NOT_LOOKED_AT.value
+        self.table.lay_out(finding_columns(self._found, self.app.size.width), None)
         self.table.set_rows(finding_rows(self._found, context.now_s), empty)
         query = self.table.query_text
         title = f"{plural(len(self._found), 'finding')} in {plural(num_judged, 'checked job')}"

@@ -75,7 +75,13 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        return (self.target,)
+        """Of an array also its tasks."""
+        folded = self._found[1]
+        return (
+            (self.target, *(part.job_id for part in folded.parts if folded.is_folded))
+            if folded
+            else (self.target,)
+        )
 
     def _folded(self) -> FoldedJob | None:
         """The job's row. The last row is kept after the job has left the queue."""
