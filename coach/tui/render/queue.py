@@ -421,7 +421,8 @@ def empty_queue_note(why: EmptyBecause, label: KeyLabel) -> str:
         return "waiting for the first answer…"
     everybody = "" if why.are_all_shown or not why.has_queue else f"{label('all')}: everybody's"
     if why.is_failed_today or why.query:
-        return _nothing_found(why, everybody)
+        ended = f"{label('history')}: ended ones" if why.has_queue and not why.is_recorded else ""
+        return _nothing_found(why, everybody, ended)
     if why.are_all_shown and why.are_others_hidden:
         return f"You have no jobs; {_OTHERS_HIDDEN}"
     launch = f"1: train a small model, {label('new_launch')}: launch yours" if why.can_launch else ""
@@ -429,12 +430,12 @@ def empty_queue_note(why: EmptyBecause, label: KeyLabel) -> str:
     return f"{_nothing_there(why)}. {ways}" if ways else _nothing_there(why)
 
 
-def _nothing_found(why: EmptyBecause, everybody: str) -> str:
+def _nothing_found(why: EmptyBecause, everybody: str, ended: str) -> str:
     if why.is_failed_today:
         return "Nothing of yours ended badly within a day. Esc: all your jobs"
     if why.are_all_shown:
         return "No job matches the filter. Esc clears it"
-    return ", ".join(filter(None, ("No job of yours matches the filter. Esc clears it", everybody)))
+    return ", ".join(filter(None, ("No job of yours matches. Esc clears the filter", everybody, ended)))
 
 
 def _nothing_there(why: EmptyBecause) -> str:
