@@ -112,6 +112,10 @@ class RecipesWanted(Request):
     """Read all recipes."""
 
 
+class RememberedWanted(Request):
+    """Read the user's ended jobs from coach's memory: they may have left the queue."""
+
+
 class ReportWanted(Request):
     """Run the doctor's checks of this cluster or machine."""
 

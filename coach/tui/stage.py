@@ -217,8 +217,8 @@ class Stage:
         what: str,
         is_kept: bool,
     ) -> tuple[Callable[[], T], Callable[[T], object], Callable[[UserError], object]]:
-        """The same three functions, with the work shown beside the keys while it lasts. Esc does not stop work
-        that `is_kept`."""
+        """The same three functions, with the work shown beside the keys while it lasts. Esc stops it, unless
+        it `is_kept`."""
         if not what:
             return work, on_done, on_error
         stopped = UserError(f"stopped: {what}")

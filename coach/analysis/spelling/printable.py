@@ -32,7 +32,7 @@ _DISPUTED = frozenset(
     )
 )
 _EMOJI_STYLES = "\ufe0e\ufe0f"
-"""Behind a symbol they choose its colour and take no cell: they are left out there (`🏖️` in gloo's errors)."""
+"""Behind a symbol they only choose its colour, as in gloo's errors: there they are left out."""
 _MAX_MARKS = 2
 """Combining marks allowed on one letter: more of them cover the lines above and below."""
 _MARK = "Mn"

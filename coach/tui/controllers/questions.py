@@ -54,6 +54,7 @@ class Questions:
     def handlers(self) -> Handlers:
         return {
             messages.Wanted: self._ask,
+            messages.RememberedWanted: lambda message: self.remember(),
             messages.ReportWanted: self._examine,
             messages.RuleWanted: self._explain,
             messages.ExplainWanted: lambda message: explanations.explain(self._stage, message),

@@ -32,12 +32,11 @@ from coach.tui.messages import (
     Done,
     ExplainWanted,
     FirstLookWanted,
+    RememberedWanted,
     SavedViewsChanged,
     ScreenOpened,
     ScreenShown,
-    Wanted,
 )
-from coach.tui.question import Question
 from coach.tui.render.cluster import (
     NODE_COLUMNS,
     empty_nodes_note,
@@ -131,7 +130,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
 
     def on_mount(self) -> None:
         self.query_one("#queue").focus()
-        self.post_message(Wanted(Question.REMEMBERED))
+        self.post_message(RememberedWanted())
         self.post_message(FirstLookWanted())
 
     @property

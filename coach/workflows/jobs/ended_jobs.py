@@ -18,7 +18,6 @@ from coach.analysis.jobs.belonging import fits, run_as_job
 from coach.analysis.queueing.arrays import group_id
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.late import late
-from coach.model.judging.finding import Diagnosis
 from coach.model.reading import JobList, RunList
 from coach.model.slurm.accounting import Efficiency, PastJob
 from coach.model.slurm.cluster import Job, is_final
@@ -33,6 +32,7 @@ from coach.sources.slurm.ended_jobs import history_query, parse_history
 from coach.sources.slurm.text import failure_words
 
 if TYPE_CHECKING:
+    from coach.model.judging.finding import Diagnosis
     from coach.workflows.judging import earlier_runs  # it loads the rules
 else:
     earlier_runs = late("coach.workflows.judging", "earlier_runs")

@@ -1,62 +1,25 @@
 """Find the work that would be lost if a running job ended now. Called only when a person is about to end it.
 
-Searches one directory, within the same bounds as for logs. A checkpoint that another job of the same directory
-may have written does not count: a person would rely on it. Slurm is asked for the job's path and, once, for
-the user's own jobs.
+Searches one directory, within the same bounds as for logs. A checkpoint that another job may have written
+does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from coach import runs
 from coach.analysis.spelling.slurm import format_time
 from coach.config import Settings
-from coach.model.reading import JobList
-from coach.model.slurm.cluster import Job, is_final
+from coach.model.slurm.cluster import is_final
 from coach.model.training.checkpoint_files import Saved, SavedFound
 from coach.model.training.run import Run
 from coach.sources.io import Io
-from coach.sources.logs.job_outputs import OutputPaths
-from coach.sources.machine.user import user_name
-from coach.sources.runs.checkpoint_files import newest_saved, without_steps
-from coach.sources.slurm.client import JobsSource
+from coach.workflows.jobs.own_checkpoints import saved_below, saved_of_job
 from coach.workflows.judging.job_files import (
-    MAX_DEPTH,
-    Kind,
-    Walk,
     job_names,
-    names_job,
-    rivals_of,
-    window_of,
 )
 from coach.workflows.judging.targets import output_paths_of
-
-_OF_A_RUN = "run.json"
-_WritersOf = Callable[[str, float], tuple[str, ...]]
-"""Returns the other jobs that may have written a path at a time."""
-
-
-def _nobody(path: str, time_s: float) -> tuple[str, ...]:
-    return ()
-
-
-def find_saved(io: Io, directory: Path, from_s: float, writers_of: _WritersOf = _nobody) -> SavedFound:
-    """The newest checkpoints below a directory that were written at or after `from_s`.
-
-    Run directories of coach below it are left out: a run's checkpoints are searched in its own directory.
-    """
-    walk = Walk(io, directory, MAX_DEPTH)
-    found = tuple(walk.paths())
-    of_runs = tuple(path.removesuffix(_OF_A_RUN) for path in found if path.endswith(f"/{_OF_A_RUN}"))
-    paths = tuple(path for path in found if not path.startswith(of_runs))
-    return SavedFound(
-        str(directory),
-        newest_saved(io, directory, paths, from_s, writers_of),
-        walk.is_whole,
-        walk.problem,
-    )
 
 
 def lost_of_run(io: Io, run: Run) -> tuple[str, ...]:
@@ -78,39 +41,16 @@ def lost_of_job(io: Io, job_id: str, run_dir: Path | None, settings: Settings) -
         return _lost(io, run_dir, job.start_time_s, job.num_gpus)
     if job.work_dir is None:
         return ()
-    found = _found_of_job(io, job, Path(job.work_dir), paths)
+    found = saved_of_job(io, job, Path(job.work_dir), paths)
     return lost_lines(found, job.start_time_s, job.num_gpus, io.now())
 
 
 def _lost(io: Io, run_dir: Path, start_s: float, num_gpus: int | None) -> tuple[str, ...]:
     directory = runs.RunPaths(run_dir).checkpoints_dir
-    found = _found(io, directory, 0.0)
+    found = saved_below(io, directory, 0.0)
     if found.problem is not None:
         found = SavedFound(str(directory))  # the run creates the folder with its first checkpoint
     return lost_lines(found, start_s, num_gpus, io.now())
-
-
-def _found_of_job(io: Io, job: Job, directory: Path, paths: OutputPaths) -> SavedFound:
-    """The checkpoints of a job that coach did not launch, by the rules for its metrics: other jobs of the
-    directory may have written them, unless the path has the job's number."""
-    for reading in JobsSource(io, user_name(), 0.0, is_all=False).poll():
-        if isinstance(reading.payload, JobList):
-            paths.learn(reading.payload.jobs)
-    window, is_named = window_of(job), names_job(job)
-    rivals = rivals_of(job, window, paths)
-    from_s, _ = window.times_of(Kind.METRICS)
-
-    def writers_of(path: str, time_s: float) -> tuple[str, ...]:
-        return () if is_named(without_steps(path)) else rivals.writers_at(time_s)
-
-    return _found(io, directory, from_s, writers_of)
-
-
-def _found(io: Io, directory: Path, from_s: float, writers_of: _WritersOf = _nobody) -> SavedFound:
-    try:
-        return find_saved(io, directory, from_s, writers_of)
-    except OSError as error:
-        return SavedFound(str(directory), problem=error.strerror or str(error))
 
 
 # The words. A torn checkpoint is reported as torn: a person who relies on it loses more.

@@ -380,7 +380,8 @@ class ForeignFiles(ABC):
             return ["its directory is not known: only the files that Slurm names were looked for"]
         shared = (
             "the numbers in its log are not read, as other jobs wrote to it at the same time "
-            f"({job_names(found.sharers)}): give each job a log of its own, for example sbatch -o slurm-%j.out"
+            f"({job_names(found.sharers)}): "
+            "give each job a log of its own, for example sbatch -o slurm-%j.out"
         )
         return [*([shared] if self._is_log_shared() else []), *self._lines_of(found)]
 

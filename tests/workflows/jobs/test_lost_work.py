@@ -21,7 +21,8 @@ from coach.model.training.checkpoint_files import SavedFound
 from coach.model.training.run import Run
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query, SystemIo
 from coach.sources.machine.user import user_name
-from coach.workflows.jobs.lost_work import find_saved, lost_lines, lost_of_job, lost_of_run
+from coach.workflows.jobs.lost_work import lost_lines, lost_of_job, lost_of_run
+from coach.workflows.jobs.own_checkpoints import find_saved
 from tests.rules import examples
 from tests.sources.squeue import own_squeue
 
@@ -281,7 +282,7 @@ def test_a_checkpoint_of_the_job_before_it_is_not_its_own(shared: Work, tmp_path
 
 
 def _ago(minutes: float) -> str:
-    return datetime.fromtimestamp(NOW_S - 60 * minutes, tz=None).isoformat()  # noqa: DTZ006 (squeue's local time)
+    return datetime.fromtimestamp(NOW_S - 60 * minutes, tz=None).isoformat()  # noqa: DTZ006 (local time)
 
 
 REAL = """
