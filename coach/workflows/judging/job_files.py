@@ -568,13 +568,13 @@ class Rivals:
 
 
 def rivals_of(job: Job, window: Window, paths: OutputPaths) -> Rivals:
-    """The jobs that ran in the job's directory, above or below it at the same time, those of the same
-    directory first. Jobs before and after it narrow the window."""
+    """The jobs that ran in the job's directory, above or below it at the same time. Jobs before and after it
+    narrow the window."""
     return Rivals(
         job,
         (
             other
-            for other in sorted(paths.beside(job), key=lambda other: other.work_dir != job.work_dir)
+            for other in paths.beside(job)
             if _has_run(other) and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
         ),
     )

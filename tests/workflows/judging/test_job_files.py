@@ -161,15 +161,6 @@ def test_files_that_may_belong_to_another_job_are_left_out_and_named() -> None:
     assert "other jobs that ran there too (18)" in files.lines()[0]
 
 
-def test_of_many_possible_writers_those_of_the_same_directory_are_named_first() -> None:
-    io = FakeIo()
-    write(io, "/w/metrics.csv")
-    above = [replace(JOB, job_id=str(number), work_dir="/") for number in range(20, 24)]
-    files = job_files(io, *above, replace(JOB, job_id="30"))
-    assert files.metrics() == ()
-    assert "(30, 20, 21 and 2 more)" in files.lines()[0]
-
-
 def test_a_job_that_slurm_has_forgotten_may_still_be_the_writer() -> None:
     io = FakeIo()
     write(io, "/w/a/metrics.csv")
