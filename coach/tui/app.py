@@ -190,6 +190,7 @@ class CoachApp(App[None]):
         context.answers.node_past.look(message.snapshot.nodes, message.snapshot.now_s)
         context.diagnoses.update(message.snapshot.diagnoses)
         context.found.update(ranked_findings(message.snapshot, context.ended_jobs))
+        context.kept.difference_update(message.snapshot.diagnoses)
         context.forget_jobs_of_runs()
         context.trainings.look(context.session, message.snapshot)
         self._note_standing()

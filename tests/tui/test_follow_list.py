@@ -74,6 +74,16 @@ def test_a_job_that_ended_a_while_ago_is_judged_once() -> None:
     assert context.unread == []
 
 
+def test_a_job_with_a_kept_verdict_is_not_read_until_it_runs_again() -> None:
+    context, _ = context_of(ended(1, "FAILED", SETTLE_S + 1))
+    context.kept.add("1")
+    context.found["1"] = ()
+    follow_list = FollowList(context)
+    assert (targets(follow_list), context.unread) == ((), [])
+    context.kept.clear()  # as the app does when it was judged anew
+    assert targets(follow_list) == ("1",)
+
+
 def test_a_verdict_from_a_log_that_was_read_before_the_end_is_not_the_last() -> None:
     """On a busy machine the log of a job was not read for so long that it was said to have none."""
     context, _ = context_of(ended(1, "FAILED", SETTLE_S + 1))
