@@ -33,7 +33,7 @@ from coach.launch.script import (
 from coach.launch.spelling import format_time, parse_time
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
-from coach.model.launching.launch import LaunchRequest, OwnProgram, Plan, Resources
+from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Plan, Resources
 from coach.runs import expand_home
 from coach.sources.slurm.gres import count_gpus
 
@@ -60,6 +60,13 @@ _LETTERS = {
     "t": "time",
     "x": "exclude",
 }
+_FAULTY = (
+    (re.compile(r"Invalid directive found in batch script: (?P<word>\S+)"), r"(?<!\S){word}(?!\S)"),
+    (re.compile(r"unrecognized option '(?P<word>--[\w-]+)"), r"(?<!\S){word}(?![\w-])"),
+    (re.compile(r"invalid option -- '(?P<word>\w)'"), r"(?<!\S)-(?!-)\S*{word}"),
+)
+"""sbatch's words about an #SBATCH line, which name neither the file nor the line; and the pattern of the part
+of the line that they are about."""
 _HEREDOC = "COACH_BATCH_FILE"
 _SAID = {
     "nodes": "num_nodes",
@@ -178,6 +185,38 @@ def _options_in(line: str) -> Iterator[tuple[str, str, list[str]]]:
         else:
             yield name, words[index], [word, words[index]]
             index += 1
+
+
+def faulty_line(own: OwnProgram | None, said: str) -> str | None:
+    """File, line and correction of the #SBATCH line that sbatch's words `said` are about; None if they are
+    about none, or if it cannot be found."""
+    found = next(((match["word"], part) for words, part in _FAULTY if (match := words.search(said))), None)
+    if found is None or own is None or own.kind is not OwnKind.BATCH:
+        return None
+    word, file = found[0], file_of(own)
+    part = re.compile(found[1].format(word=re.escape(word)))
+    for number, line in enumerate(_header(read(file)).splitlines(), 1):
+        option = _OPTION.match(line)
+        if option is None or part.search(option[1]) is None:
+            continue
+        right = _quoted(option[1], word)
+        what = f"write {right}" if right is not None else f"correct {line.strip()}"
+        return f"{file}:{number}: {what}"
+    return None
+
+
+def _quoted(line: str, stray: str) -> str | None:
+    """The option of an #SBATCH line with its whole value in quotes, if its value had blanks and no quotes;
+    `stray` is the first word that sbatch could not read."""
+    name, words = "", list[str]()
+    for each, value, raw in _options_in(line):
+        if each:
+            if stray in words[1:]:
+                break
+            name, words = each, value.split()
+        else:
+            words += raw
+    return f'#SBATCH --{name}="{" ".join(words)}"' if name and stray in words[1:] else None
 
 
 def without_options(text: str, said: Collection[str], cleared: Collection[str] = ()) -> str:

@@ -114,6 +114,18 @@ def _refusal(asked: str, allowed: str, place: str | None, hint: str) -> UserErro
 # measured need, so it gets as much as the target has, with a warning that this may not be enough.
 
 
+def within_cpus(
+    request: LaunchRequest, num_cpus: int | None, target: str, warnings: list[str]
+) -> LaunchRequest:
+    """The request with the CPUs per node that its fix needs, reduced to those of the target's nodes."""
+    changes = request.fix.changes if request.fix is not None else {}
+    asked = request.cpus_per_task
+    if "cpus_per_task" not in changes or asked is None or num_cpus is None or asked <= num_cpus:
+        return request
+    warnings.append(f"{num_cpus} CPUs per node, all that {target} has: the fix asks for {asked}")
+    return replace(request, cpus_per_task=num_cpus)
+
+
 def within(
     request: LaunchRequest, limit_s: int | None, memory_mib: int | None, target: str, warnings: list[str]
 ) -> LaunchRequest:

@@ -210,11 +210,20 @@ def resume_words(plan: Plan) -> list[str]:
 def next_segment_lines(plan: Plan) -> list[str]:
     """Lines that stand after the training: they requeue the job if this segment left a checkpoint."""
     own = plan.request.own
-    places = " ".join(quote(place) for place in places_of(own)) if own is not None else ""
+    places = "".join(f" {quote(place)}" for place in places_of(own)) if own is not None else ""
+    end = f'{_node_words(plan)} --end --exit-code "$STATUS"'
+    # A recipe's trainer exits 0 only when its training is complete. Other programs also save and exit 0 when
+    # they are signalled.
+    is_cut = "SIGNALLED && STATUS" if own is None else "SIGNALLED"
     return [
         "# Signalled before the limit: resume from the checkpoint of this segment, if it wrote one.",
-        "if ((SIGNALLED && STATUS)); then",
-        f"  if CHECKPOINT=$({_node_words(plan)} --end -- {places}); then".replace(" -- )", ")"),
+        *(
+            ["# Exit status 0 does not tell a complete training from one that saved because of the signal."]
+            if own is not None
+            else []
+        ),
+        f"if (({is_cut})); then",
+        f"  if CHECKPOINT=$({end}{' --' if places else ''}{places}); then",
         '    echo "coach: the time limit is near; requeuing to go on from $CHECKPOINT"',
         f'    if {REQUEUE}; then exit "$STATUS"; fi',
         "    # If Slurm refuses the requeue, submit another job that resumes, if jobs may be submitted "

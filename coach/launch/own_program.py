@@ -166,6 +166,11 @@ def config_of(own: OwnProgram, said: Mapping[str, str | Scalar]) -> OwnConfig:
     return _read(own, _file_of(own), said)[1]
 
 
+def undecided_places(own: OwnProgram, name: str, said: Mapping[str, str | Scalar]) -> tuple[str, ...]:
+    """The keys and options of the program that could each mean a parameter; coach chose none."""
+    return () if own.kind is OwnKind.BATCH else config_of(own, said).undecided.get(name, ())
+
+
 def own_request(own: OwnProgram, request: LaunchRequest) -> LaunchRequest:
     """A request for an own program instead of a recipe."""
     return replace(request, recipe=own_recipe(own, request.set).name, own=own)

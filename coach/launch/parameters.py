@@ -89,14 +89,16 @@ def warning(parameter: Parameter, value: Scalar) -> str | None:
 
 
 def resolve(
-    recipe_name: str, parameters: Mapping[str, Parameter], said: Mapping[str, Any]
+    recipe_name: str | None, parameters: Mapping[str, Parameter], said: Mapping[str, Any]
 ) -> tuple[dict[str, Scalar], tuple[str, ...]]:
-    """Each parameter's value (the given one, else its default), and the warnings."""
+    """Each parameter's value (the given one, else its default), and the warnings. `recipe_name` is None for a
+    user's own program."""
     for key in said:
         if key not in parameters:
             near = get_close_matches(key, parameters, 1) or _described(key, parameters)
             hint = f"did you mean {near[0]}?" if near else _listed(recipe_name, parameters)
-            raise UserError(f"--set {key}: recipe {recipe_name} has no parameter {key!r}", hint)
+            whose = "your program" if recipe_name is None else f"recipe {recipe_name}"
+            raise UserError(f"--set {key}: {whose} has no parameter {key!r}", hint)
     values = {
         name: convert(parameter, said[name], f"--set {name}") if name in said else parameter.default
         for name, parameter in parameters.items()
@@ -112,8 +114,10 @@ def _described(key: str, parameters: Mapping[str, Parameter]) -> list[str]:
     return known[:1] if len(words) > 3 else []
 
 
-def _listed(recipe_name: str, parameters: Mapping[str, Parameter]) -> str:
-    if len(parameters) <= _MAX_LISTED:
+def _listed(recipe_name: str | None, parameters: Mapping[str, Parameter]) -> str:
+    if recipe_name is None and not parameters:
+        return "coach found no parameter on its command line, in its argparse, or in a config file"
+    if recipe_name is None or len(parameters) <= _MAX_LISTED:
         return f"its parameters: {', '.join(parameters)}"
     return f"`coach recipes {recipe_name}` lists its {len(parameters)} parameters"
 

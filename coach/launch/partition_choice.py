@@ -34,9 +34,24 @@ def resolve_somewhere(
 
     found = gpu_partition(request, recipe, site, resolve)
     if found is None:
-        return resolve_resources(request, recipe, parameters, site)
-    chosen, ((_, resolved),) = found
-    return replace(resolved, notes=(words_of_choice(chosen, site), *resolved.notes))
+        resolved, note = resolve_resources(request, recipe, parameters, site), ""
+    else:
+        chosen, ((_, resolved),) = found
+        note = words_of_choice(chosen, site)
+    if not _may_move(replace(request, gpus_per_node=1), recipe, site):
+        return resolved
+    limits = _with_gpus_elsewhere(resolved.limits, request, site)
+    if request.gpus_per_node == 0 and limits.get("gpus_per_node"):
+        note = f"partition {resolved.resources.partition}, the default one, because no GPUs are asked for"
+    return replace(resolved, notes=(*filter(None, [note]), *resolved.notes), limits=limits)
+
+
+def _with_gpus_elsewhere(limits: Mapping[str, int], request: LaunchRequest, site: Site) -> dict[str, int]:
+    """The limits of a launch that goes to another partition for its GPUs: as many per node as any of those
+    has."""
+    counts = [each.num_gpus_per_node for each in _others(request, site)]
+    most = {} if None in counts else {"gpus_per_node": max(filter(None, counts), default=0)}
+    return {name: limit for name, limit in limits.items() if name != "gpus_per_node"} | most
 
 
 def gpu_partition(

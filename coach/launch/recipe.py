@@ -12,7 +12,7 @@ from typing import Any
 
 from coach import installed
 from coach.launch import parameters
-from coach.launch.own_program import own_recipe
+from coach.launch.own_program import own_recipe, undecided_places
 from coach.launch.project_file import get_training, is_reference
 from coach.launch.recipe_file import Recipe as Recipe
 from coach.launch.recipe_file import Sweep as Sweep
@@ -92,7 +92,21 @@ def resolve_parameters(
     recipe: Recipe, said: Mapping[str, Any]
 ) -> tuple[Mapping[str, Scalar], tuple[str, ...]]:
     """Every parameter's value, converted and within its limits, and one warning for each unusual one."""
-    return parameters.resolve(recipe.name, recipe.parameters, said)
+    if recipe.own is None:
+        return parameters.resolve(recipe.name, recipe.parameters, said)
+    for name in said:
+        if name not in recipe.parameters and (places := undecided_places(recipe.own, name, said)):
+            raise UserError(
+                f"--set {name}: {name} is not guessed: {' and '.join(places)} could be it",
+                f"name one of them, as in --set {_key_in(places[0])}={parameters.show(said[name])}; "
+                f"or write `parameters = {{ {name} = … }}` in coach.toml",
+            )
+    return parameters.resolve(None, recipe.parameters, said)
+
+
+def _key_in(place: str) -> str:
+    """`optim.lr` of `conf.yaml: optim.lr`."""
+    return place.rpartition(": ")[2].lstrip("-")
 
 
 def read_recipe(path: Path, data: Path | None = None, arguments: TrainerArguments | None = None) -> Recipe:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from coach.launch.limits import within
+from coach.launch.limits import within, within_cpus
 from coach.launch.recipe import Recipe
 from coach.launch.spelling import format_time, parse_mem_mib, parse_signal_lead
 from coach.model.errors import UserError, hidden_by_site
@@ -157,6 +157,7 @@ def _resolve_in_one(
     gpu_type = _gpu_type(request, target, num_nodes, gpus, notes)
     cpus_per_gpu = _cpus_per_gpu(request, gpus, notes)
     most_cpus = _most_cpus(request, target, num_nodes, gpus)
+    request = within_cpus(request, most_cpus, target.name, warnings)
     if cpus_per_gpu is not None:
         request = replace(request, cpus_per_task=None)
         cpus = _cpus_of_gpus(cpus_per_gpu, gpus, most_cpus, target)

@@ -49,6 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-dir", required=True, metavar="DIR", help="the run directory")
     parser.add_argument("--max", required=True, type=int, metavar="N", help="segments at most")
     parser.add_argument("--end", action="store_true", help="this segment ends (default: one begins)")
+    parser.add_argument(
+        "--exit-code", type=int, metavar="N", help="with --end: exit status of the training, if it is known"
+    )
     parser.add_argument("--nodes", default="", metavar="LIST", help="the nodes of this segment")
     parser.add_argument("--successor", metavar="JOB", help="the job that goes on in the place of this one")
     parser.add_argument("places", nargs="*", metavar="DIR", help="where checkpoints are looked for")
@@ -63,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
             runs.update_json(paths.run_json, succeeded(args.successor, time.time()))
             return 0
         if args.end:
-            return _end(paths, args.max, [str(paths.checkpoints_dir), *args.places])
+            return _end(paths, args.max, [str(paths.run_dir), *args.places], args.exit_code)
         checkpoint = begin(paths, args.max, args.nodes, time.time())
     except (OSError, runs.RunFileError) as error:
         print(f"coach segment: {error}", file=sys.stderr)
@@ -89,25 +92,32 @@ def succeeded(job_id: str, now_s: float) -> Dict[str, Any]:
     return {"job_id": job_id, "submitted_time_s": now_s, "state": "PENDING"}
 
 
-def _end(paths: runs.RunPaths, most: int, places: List[str]) -> int:
-    checkpoint, refusal = end(paths, most, places, time.time())
-    segments = read_segments(paths)
+def _end(paths: runs.RunPaths, most: int, places: List[str], exit_code: Optional[int]) -> int:
+    checkpoint, refusal = end(paths, most, places, time.time(), exit_code)
     if refusal is not None:
-        print(f"coach: no further segment: {refusal}", file=sys.stderr)
+        done = "; the training was signalled and exited 0: is it complete?" if exit_code == 0 else ""
+        print(f"coach: no further segment: {refusal}{done}", file=sys.stderr)
         return 1
+    segments = read_segments(paths)
     lost_s = segments[-1].get("lost_s") or 0.0
     print(
-        f"coach: segment {len(segments)} ended; {lost_s:.0f} s after its checkpoint are lost", file=sys.stderr
+        f"coach: segment {len(segments)} ended ({segments[-1]['why']}); {lost_s:.0f} s after its checkpoint "
+        "are lost",
+        file=sys.stderr,
     )
     print(checkpoint)
     return 0
 
 
 def end(
-    paths: runs.RunPaths, most: int, places: List[str], now_s: float
+    paths: runs.RunPaths, most: int, places: List[str], now_s: float, exit_code: Optional[int] = None
 ) -> Tuple[Optional[str], Optional[str]]:
     """Record the end of the newest segment. Returns its checkpoint, and the reason why there must be no
-    further segment. Without a reason there must be one."""
+    further segment. Without a reason there must be one.
+
+    A training that exits 0 after the signal gets a further segment too: most programs save and exit 0 because
+    of the signal. One that was complete resumes, and ends at once.
+    """
     segments = read_segments(paths)
     if not segments:
         return None, "run.json names none"
@@ -116,13 +126,14 @@ def end(
     found = newest_checkpoint(places, started_s if isinstance(started_s, (int, float)) else now_s)
     refusal = None
     if found is None:
-        refusal = f"this one wrote no newer checkpoint in {', '.join(places)}"
+        refusal = f"no newer checkpoint was written in {', '.join(places)}"
     elif len(segments) >= most:
-        refusal = f"{most} were asked for at most; the newest checkpoint is {found.path}"
+        refusal = f"at most {most} were asked for; the newest checkpoint is {found.path}"
     last["end_time_s"] = now_s
     last["checkpoint"] = found.path if found is not None else None
     last["lost_s"] = max(0.0, now_s - found.time_s) if found is not None else None
-    last["why"] = refusal or "the time limit was near"
+    last["why"] = "signalled near the time limit, exited 0" if exit_code == 0 else "the time limit was near"
+    last["refusal"] = refusal
     runs.update_json(paths.run_json, {"segments": segments})
     return last["checkpoint"], refusal
 

@@ -86,7 +86,7 @@ def test_a_parameter_of_the_script_is_set_by_the_rules_name_for_it(home: Path) -
     )
     assert "train.py --lr 0.5 --batch-size 8 &" in script
     refused = coach(home, "launch", "train.py", "--backend", "local", "--set", "width=1", status=2)
-    assert "recipe train has no parameter 'width'" in refused
+    assert "your program has no parameter 'width'" in refused
     assert "its parameters: lr, batch_size, fail" in refused
 
 

@@ -115,7 +115,7 @@ def test_a_training_that_saves_nothing_gets_no_further_segment(
     wait_until(lambda: _run_json(run_dir)["state"] == "TIMEOUT", 60, "it has ended", every_s=0.3)
     told = [line for line in _text(run_dir / "stderr.log").splitlines() if "no further segment" in line]
     assert len(told) == 1
-    assert "wrote no newer checkpoint" in told[0]
+    assert "no newer checkpoint was written" in told[0]
     assert "Restarts=0" in slurm.run(["scontrol", "show", "job", "-o", job_id]).stdout
 
 

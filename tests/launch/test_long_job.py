@@ -138,7 +138,8 @@ def test_places_are_those_that_the_command_line_names_else_the_start() -> None:
 
 def test_a_recipe_goes_on_by_itself_and_is_signalled_by_usr1(tmp_path: Path) -> None:
     script = plan(tmp_path, "ddp", until_done=4, time_limit_s=3600).script
-    assert 'segment --run-dir "$RUN_DIR" --max 4 --end); then' in script
+    assert 'segment --run-dir "$RUN_DIR" --max 4 --end --exit-code "$STATUS"); then' in script
+    assert "if ((SIGNALLED && STATUS)); then" in script  # exit status 0 of a recipe's trainer: it is complete
     assert "scancel --signal=USR1" in script
     assert "newest_checkpoint" not in script
     assert "RESUME=()" in script

@@ -24,15 +24,24 @@ import argparse, pathlib, signal, sys
 parser = argparse.ArgumentParser()
 parser.add_argument("--save_dir")
 parser.add_argument("--saves", type=int)
+parser.add_argument("--late", type=int, default=0)
 parser.add_argument("--resume")
 args = parser.parse_args()
 if args.resume:
     print("goes on from", args.resume)
     sys.exit(0)
-if args.saves:
+def save():
     place = pathlib.Path(args.save_dir, "checkpoint-5")
     place.mkdir(parents=True)
     (place / "state.txt").write_text("5")
+def save_and_end(*_):
+    if args.late == 1:
+        save()
+    sys.exit(0)
+if args.saves:
+    save()
+if args.late:
+    signal.signal(signal.SIGTERM, save_and_end)
 pathlib.Path("ready").touch()
 signal.pause()
 """
@@ -78,14 +87,17 @@ class Job:
         return job.returncode, output, errors
 
 
-def make_job(home: Path, saves: int, until_done: int | None = 2, time_limit_s: int | None = 600) -> Job:
+def make_job(
+    home: Path, saves: int, until_done: int | None = 2, time_limit_s: int | None = 600, late: int = 0
+) -> Job:
+    """`late`: at the signal the training exits 0, if 1 after it has written its checkpoint."""
     (home / "train.py").write_text(TRAINING)
     (home / "bin").mkdir()
     stubs = {"srun": STEP, "scancel": CANCEL, "scontrol": '#!/bin/bash\necho "$@" >> "$STUBS/asked"\n'}
     for name, text in stubs.items():
         (home / "bin" / name).write_text(text)
         (home / "bin" / name).chmod(0o755)
-    words = ("--save_dir", "my out", "--saves", str(saves))
+    words = ("--save_dir", "my out", "--saves", str(saves), "--late", str(late))
     program = read_own_program(str(home / "train.py"), words, home)
     asked = LaunchRequest(
         "", gpus_per_node=0, time_limit_s=time_limit_s, until_done=until_done, python=sys.executable
@@ -125,6 +137,27 @@ def test_near_its_limit_the_job_is_requeued_and_the_program_gets_its_checkpoint(
     assert json.loads((job.run_dir / "exit.json").read_text())["state"] == "COMPLETED"
 
 
+def test_a_training_that_saves_at_the_signal_and_exits_0_goes_on(tmp_path: Path) -> None:
+    job = make_job(tmp_path, saves=0, late=1)
+    status, _, errors = job.near_its_limit()
+    assert status == 0
+    assert (tmp_path / "asked").read_text() == "requeue 17\n", errors
+    assert "segment 1 ended (signalled near the time limit, exited 0)" in errors
+    second = job.start(restarts=1)
+    _, errors = second.communicate(timeout=40)
+    segments = json.loads((job.run_dir / "run.json").read_text())["segments"]
+    assert [each["why"] for each in segments] == ["signalled near the time limit, exited 0", "COMPLETED"]
+
+
+def test_a_training_that_exits_0_at_the_signal_without_a_checkpoint_is_told(tmp_path: Path) -> None:
+    job = make_job(tmp_path, saves=0, late=2)
+    status, _, errors = job.near_its_limit()
+    assert (status, (tmp_path / "asked").exists()) == (0, False)
+    (told,) = [line for line in errors.splitlines() if line.startswith("coach: no further segment")]
+    assert told.endswith("the training was signalled and exited 0: is it complete?")
+    assert json.loads((job.run_dir / "exit.json").read_text())["state"] == "COMPLETED"
+
+
 def test_the_requeue_of_a_sweep_s_run_names_its_task_alone(tmp_path: Path) -> None:
     _, _, errors = make_job(tmp_path, saves=1).near_its_limit(task="3")
     assert (tmp_path / "asked").read_text() == "requeue 17_3\n", errors
@@ -134,9 +167,8 @@ def test_a_program_that_saves_nothing_ends_at_its_limit_with_one_clear_line(tmp_
     job = make_job(tmp_path, saves=0)
     _, _, errors = job.near_its_limit()
     assert not (tmp_path / "asked").exists()
-    assert [line for line in errors.splitlines() if "no further segment" in line] == [
-        "coach: no further segment: this one wrote no newer checkpoint in "
-        f"{job.run_dir}/checkpoints, {tmp_path}/my out"
+    assert [line for line in errors.splitlines() if line.startswith("coach: no further segment")] == [
+        f"coach: no further segment: no newer checkpoint was written in {job.run_dir}, {tmp_path}/my out"
     ]
     assert json.loads((job.run_dir / "exit.json").read_text())["state"] == "TIMEOUT"
 

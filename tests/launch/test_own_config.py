@@ -150,6 +150,22 @@ def test_with_two_candidates_neither_is_taken_until_the_person_names_one(home: P
     assert by_path.copies[0].text == "encoder: {lr: 0.3}\ndecoder: {lr: 0.2}\n"
 
 
+def test_a_value_for_a_name_that_two_keys_could_mean_is_refused_with_the_keys(home: Path) -> None:
+    (home / "conf.yaml").write_text("optim: {lr: 0.1}\nsched: {lr: 0.2}\n")
+    with pytest.raises(UserError, match="lr is not guessed") as refused:
+        planned(own(home, "conf.yaml"), lr=0.3)
+    assert refused.value.message == (
+        "--set lr: lr is not guessed: conf.yaml: optim.lr and conf.yaml: sched.lr could be it"
+    )
+    assert refused.value.hint is not None
+    assert refused.value.hint.startswith("name one of them, as in --set optim.lr=0.3; or write `parameters =")
+
+
+def test_an_own_program_is_not_called_a_recipe(home: Path) -> None:
+    with pytest.raises(UserError, match="--set width: your program has no parameter 'width'"):
+        planned(own(home, "conf.yaml"), width=3)
+
+
 def test_the_command_line_wins_and_unclear_options_are_not_guessed(home: Path) -> None:
     said = planned(own(home, "--config", "conf.yaml", "--lr", "0.5"), lr=0.25)
     assert (said.command[-1], said.copies) == ("0.25", ())

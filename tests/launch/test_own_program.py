@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coach.launch import array_script
-from coach.launch.batch_file import resources_of
+from coach.launch.batch_file import faulty_line, resources_of
 from coach.launch.own_program import is_own, own_recipe, own_request, read_own_program, text_of
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import recipe_of
@@ -301,6 +301,35 @@ def test_coach_checks_and_records_the_request_of_a_batch_file() -> None:
 )
 def test_gpus_per_node_are_read_in_each_spelling_of_sbatch(options: str, num_gpus: int) -> None:
     assert resources_of(f"#!/bin/bash\n#SBATCH {options}\n", LaunchRequest("")).gpus_per_node == num_gpus
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "told"),
+    [
+        (
+            "--job-name=my own job",
+            "Invalid directive found in batch script: own",
+            'write #SBATCH --job-name="my own job"',
+        ),
+        (
+            "-t 5 -J my own --mem=1G",
+            "Invalid directive found in batch script: own",
+            'write #SBATCH --job-name="my own"',
+        ),
+        ("--nods=2", "unrecognized option '--nods=2'", "correct #SBATCH --nods=2"),
+        ("-gres:gpu:1", "invalid option -- 'g'", "correct #SBATCH -gres:gpu:1"),
+    ],
+)
+def test_a_line_that_sbatch_refuses_is_named_with_what_would_be_right(
+    home: Path, line: str, said: str, told: str
+) -> None:
+    (home / "job.sbatch").write_text(
+        f"#!/bin/bash\n#SBATCH --nodes=2 --gpus=1\n#SBATCH {line}\npython train.py\n"
+    )
+    own = read_own_program("job.sbatch", (), home)
+    assert faulty_line(own, said) == f"{home}/job.sbatch:3: {told}"
+    assert faulty_line(own, "Invalid partition") is None
+    assert faulty_line(None, said) is None
 
 
 def test_a_batch_file_goes_on_in_segments_until_its_training_is_done(home: Path) -> None:

@@ -81,6 +81,24 @@ def test_it_goes_to_the_most_free_gpus_that_are_open_and_have_all_that_it_asks_f
     assert any(note.startswith(told) for note in made.notes) == (expected[0] != "cpu")
 
 
+@pytest.mark.parametrize("said", [{}, {"gpus_per_node": 0}, {"gpus_per_node": 2}])
+def test_the_most_gpus_of_a_launch_are_those_of_every_partition_that_it_may_go_to(
+    tmp_path: Path, said: dict[str, Any]
+) -> None:
+    big = replace(V100, num_gpus_per_node=8)
+    made = plan(tmp_path, site=site(A100, big, nodes=NODES), **said)
+    assert made.meanings["gpus_per_node"] == "GPUs on each node; at most 8; 0 trains on CPUs."
+    named = plan(tmp_path, site=site(A100, big, nodes=NODES), partition="cpu")
+    assert "at most 0" in named.meanings["gpus_per_node"]
+
+
+def test_a_launch_that_stays_in_the_default_partition_for_want_of_gpus_says_so(tmp_path: Path) -> None:
+    made = plan(tmp_path, site=site(A100, nodes=NODES), gpus_per_node=0)
+    assert "partition cpu, the default one, because no GPUs are asked for" in made.notes
+    alone = plan(tmp_path, site=site(nodes=(node("n1", ("cpu",)),)), gpus_per_node=0)
+    assert not any("the default one" in note for note in alone.notes)
+
+
 def test_gpus_of_a_node_that_is_down_are_not_free(tmp_path: Path) -> None:
     dead = (gpu_node("n1", "a100", 8, 8, state="down+drain"), gpu_node("n2", "a100", 8, 8, state="down"))
     made = plan(tmp_path, site=site(partition("a100", 2, 8), V100, nodes=(*dead, gpu_node("n3", "v100"))))

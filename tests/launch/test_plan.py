@@ -171,6 +171,16 @@ def test_a_fix_beyond_the_partition_s_size_gets_all_of_it_and_a_note(
     assert [words in line for line in made.warnings if words] == ([True] if words else [])
 
 
+def test_a_fix_that_needs_more_cpus_than_a_node_has_gets_all_of_them(tmp_path: Path) -> None:
+    fix = AppliedFix("GPU005", "more", {"cpus_per_task": 999})
+    made = plan(tmp_path, fix=fix, cpus_per_task=999)
+    most = made.resources.cpus_per_task
+    assert most == CLUSTER.nodes[0].num_cpus
+    assert f"{most} CPUs per node, all that partition cpu has: the fix asks for 999" in made.warnings
+    with pytest.raises(UserError, match=f"--cpus-per-task 999: partition cpu has {most} CPUs per node"):
+        plan(tmp_path, cpus_per_task=999)
+
+
 def test_two_nodes_with_four_gpus_are_refused_where_only_one_has_them(tmp_path: Path) -> None:
     nodes = (node("n1", ("gpu",), gpus=4), node("n2", ("gpu",), gpus=2))
     site = Site("slurm", (partition("gpu", 2, gpus=4),), nodes)

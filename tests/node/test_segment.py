@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import zipfile
@@ -123,4 +124,20 @@ def test_without_a_newer_checkpoint_or_after_the_last_segment_there_is_no_furthe
     assert (checkpoint, "no newer checkpoint" in (refusal or "")) == (None, True)
     save(tmp_path / "out" / "checkpoint-9" / "state.bin")
     _, refusal = segment.end(paths, 1, [str(tmp_path / "out")], START_S + 60)
-    assert "1 were asked for at most" in (refusal or "")
+    assert "at most 1 were asked for" in (refusal or "")
+    (only,) = json.loads(paths.run_json.read_text())["segments"]
+    assert (only["why"], only["refusal"]) == ("the time limit was near", refusal)
+
+
+def test_a_checkpoint_in_the_run_directory_itself_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = runs.create_run_dir(tmp_path / "runs", "20261121-142233-own-4f2a")
+    runs.write_json(paths.run_json, {"schema": 1})
+    segment.begin(paths, 2, "node1", START_S)
+    saved = save(paths.run_dir / "ckpt_2.pt")
+    parser = argparse.ArgumentParser()
+    segment.configure(parser)
+    words = ["--run-dir", str(paths.run_dir), "--max", "2", "--end", "--exit-code", "143"]
+    assert segment.run(parser.parse_args(words)) == 0
+    assert capsys.readouterr().out == f"{saved}\n"

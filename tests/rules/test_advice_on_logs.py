@@ -127,6 +127,11 @@ ARRAY = FRAMES + (
             "Look at what is read: it is empty, or no JSON",
         ),
         (
+            FRAMES + "EOFError: EOF when reading a line\n",
+            "COD001",
+            "A batch job has no standard input",
+        ),
+        (
             FRAMES + "tomllib.TOMLDecodeError: Invalid value (at line 1, column 5)\n",
             "COD001",
             "Correct the file that the shown line reads",

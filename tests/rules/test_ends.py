@@ -14,6 +14,7 @@ from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
 from coach.model.training.metrics import Step
+from coach.model.training.run import Segment
 from coach.model.training.telemetry import HostSample
 from coach.rules.engine import Engine
 from coach.rules.registry import build
@@ -411,6 +412,32 @@ def test_a_step_after_the_end_that_slurm_noted_leaves_no_negative_time() -> None
     findings = Engine(build()).diagnose(snapshot, history(steps([2.0] * 10))).findings
     evidence = {each.text: each.value for finding in findings for each in finding.evidence}
     assert evidence["from the last step to the end"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "ended"),
+    [
+        ("TIMEOUT", None, "ended"),
+        ("FAILED", 143, "ended"),  # Slurm's state, which is known later
+        ("COMPLETED", 0, "exited 0, so it may be incomplete"),
+    ],
+)
+def test_a_missing_further_segment_is_the_named_reason_in_each_state(
+    state: str, exit_code: int | None, ended: str
+) -> None:
+    why = "no newer checkpoint was written in /runs/a, /work"
+    last = Segment(1.0, 80.0, "node1", None, None, None, "the time limit was near", why)
+    job = Job("17", "mine", "user", state, None, "gpu", "node4", 1, 2, 0, 100, 0, 100, 1.0, 2.0, 150.0)
+    job = replace(job, exit_code=exit_code)
+    launched = replace(run(state=state), segments=(last,))
+    tail = LogTail("a", 1, ("step 3 loss 0.5",), 1, 1)
+    snapshot = TargetSnapshot("17", 150.0, run=launched, job=job, log_tails=(tail,))
+    (finding,) = Engine(build()).diagnose(snapshot, history(steps([2.0] * 10))).findings
+    assert finding.rule == "JOB002"
+    assert (
+        finding.summary == f"Signalled near its time limit, the training {ended}; no further segment: {why}"
+    )
+    assert "checkpoint-100" in finding.fixes[0].title
 
 
 def _ranks_until(*last: int) -> Finding:

@@ -64,7 +64,7 @@ def test_a_program_whose_stacks_stand_in_its_loader_is_input_bound_without_any_n
         fix.title for finding in workers.findings for fix in finding.fixes if "cpus_per_task" in fix.changes
     ]
     assert titles
-    assert all("if a node has as many" in title for title in titles)
+    assert all("or all that a node has" in title for title in titles)
 
 
 def test_a_wait_that_is_printed_without_the_time_of_the_step_does_not_hide_the_stacks() -> None:

@@ -74,6 +74,19 @@ async def test_keys_in_one_burst_submit_nothing() -> None:
         assert driver.place == "plan"
 
 
+async def test_enter_right_after_the_question_is_called_too_early_beside_the_keys() -> None:
+    async with opened(size=(80, 24)) as driver:
+        await open_plan(driver)
+        screen = driver.app.screen
+        assert isinstance(screen, PlanScreen)
+        screen._guard.arm(driver.clock())
+        driver.clock.turn(GUARD_S / 2)
+        await driver.press("enter")
+        await driver.sees("too early: press it again")
+        await driver.sees("? keys")
+        assert driver.ports.launches.submitted == []
+
+
 async def test_enter_before_the_plan_is_made_submits_nothing() -> None:
     gate = threading.Event()
 

@@ -31,6 +31,8 @@ def _words(number: int, segment: Segment) -> str:
         parts.append(f"from {segment.resumed_from}")
     if segment.end_time_s is not None:
         parts.append(f"ended: {segment.why or 'not known why'}")
+        if segment.refusal:
+            parts.append(f"no further segment: {segment.refusal}")
         if segment.checkpoint:
             lost = "" if segment.lost_s is None else f", {segment.lost_s:.0f} s before its end"
             parts.append(f"left {segment.checkpoint}{lost}")

@@ -45,6 +45,8 @@ class Segment:
     """Seconds between that checkpoint and the segment's end: this work is repeated."""
     why: str | None
     """Why it ended."""
+    refusal: str | None = None
+    """Why no further segment followed it, although the time limit was near; None if that did not happen."""
 
 
 @dataclass(frozen=True, slots=True)

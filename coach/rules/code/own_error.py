@@ -49,6 +49,11 @@ _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
         "before the program had all its values",
     ),
     (
+        re.compile(r"EOFError: EOF when reading a line"),
+        "A batch job has no standard input, and the program asks for a line of it (input()): give it the "
+        "answer by an option or a file",
+    ),
+    (
         re.compile(r"JSONDecodeError: Expecting value: line 1 column 1 \(char 0\)"),
         "Look at what is read: it is empty, or no JSON",
     ),

@@ -319,7 +319,7 @@ def _fixes(run: Run | None, history: History, data_s: float, total_s: float) -> 
     if cpus is not None and needed > cpus and run.backend == "slurm":
         wanted = needed * (int_resource(run, "nproc_per_node") or 1)
         with_cpus = Fix(
-            f"CPUs per task → {wanted}, if a node has as many, with {needed} workers per rank: the loaders "
+            f"CPUs per task → {wanted}, or all that a node has, with {needed} workers per rank: the loaders "
             "need about that many",
             {"cpus_per_task": wanted, "num_workers": needed},
         )

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Evidence, Fix
+from coach.model.judging.finding import Evidence, Fix, Hit
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.model.training.run import Segment
 from coach.rules.advice.launched_with import int_parameter, int_resource
 from coach.rules.advice.remedies import more_time, saved_before_limit
 from coach.rules.base import Threshold
@@ -46,7 +47,8 @@ class TimeLimit(EndedBySlurm):
         Ranks whose last step lies far behind that of the others, in metrics or in lines that name their rank.
         The run's steps, the counter that it prints ("epoch 109/200"), its last line with the use of its CPUs,
         and the pause before Slurm's last words, if coach followed the job, show whether the training still
-        made progress.
+        made progress. Of a training in segments (`--until-done`) that was signalled before its limit: the
+        reason in run.json why no further segment followed, whatever its exit status.
     Why it matters
         All work since the last checkpoint is lost. A job that hangs reaches any limit: find the cause of the
         hang, because a longer limit only wastes more hours.
@@ -84,6 +86,13 @@ class TimeLimit(EndedBySlurm):
         Threshold("standstill_s", 300, "s", "shorter pauses are checkpoints, evaluations or compilation"),
     )
     signatures = (cancelled_signature("JOB002", "DUE TO TIME LIMIT", " DUE TO TIME LIMIT"),)
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        refused = _refused(snapshot)
+        if refused is None:
+            yield from super().check(snapshot, history)
+        else:
+            yield _of_segment(refused, snapshot)
 
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
         if _never_ran(snapshot):
@@ -255,6 +264,37 @@ def _unsaved(snapshot: TargetSnapshot) -> str:
     if step is None or snapshot.checkpoints or reported_checkpoint(snapshot) is not None:
         return ""
     return f", at step {step}; its log reports no checkpoint"
+
+
+def _refused(snapshot: TargetSnapshot) -> Segment | None:
+    """The last segment of an ended training that was signalled before its limit and got no further one."""
+    run = snapshot.run
+    last = run.segments[-1] if run is not None and run.segments else None
+    return last if last is not None and last.refusal and snapshot.has_ended else None
+
+
+def _of_segment(segment: Segment, snapshot: TargetSnapshot) -> Hit:
+    """The end of a training in segments, with the reason why it did not go on."""
+    is_status_0 = snapshot.state == "COMPLETED"
+    ended = "exited 0, so it may be incomplete" if is_status_0 else "ended"
+    run_json = f"{snapshot.run.run_dir}/run.json" if snapshot.run is not None else None
+    if segment.checkpoint is None:
+        fix = Fix(
+            "When the signal comes, let the program write a checkpoint there, under a name such as "
+            "checkpoint-100, step-100.pt or epoch-3.ckpt"
+        )
+    else:
+        fix = Fix("Launch it with more segments (--until-done N), and let it resume from that checkpoint")
+    return Hit(
+        summary=f"Signalled near its time limit, the training {ended}; no further segment: {segment.refusal}",
+        evidence=(
+            Evidence(f"the last segment ended: {segment.why or 'not known why'}", run_json),
+            Evidence(f"state {snapshot.state}"),
+        ),
+        confidence=0.98,
+        fixes=(fix,),
+        since_s=segment.end_time_s,
+    )
 
 
 def _step_time_s(history: History) -> float | None:

@@ -108,6 +108,7 @@ def _parse_segments(value: Any) -> tuple[Segment, ...]:
             checkpoint=text(each.get("checkpoint")),
             lost_s=finite(each.get("lost_s")),
             why=text(each.get("why")),
+            refusal=text(each.get("refusal")),
         )
         for each in listed
         if isinstance(each, dict)

@@ -70,7 +70,8 @@ class DecisionScreen(CoachScreen):
             return False
         is_early = self.is_busy or not self._guard.admits(self.context.key_time_s)
         if is_early or self.context.typed_on.is_on:
-            self.note("that key was typed before this was on the screen: press it again")
+            # Short, so that the keys stay in view. True also of a key within GUARD_S after the question.
+            self.note("too early: press it again")
             return False
         return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 
+from coach.launch.batch_file import faulty_line
 from coach.launch.refusal import is_unanswered, sentence, slurms_words
 from coach.launch.submit import check_command
 from coach.model.errors import UserError
@@ -48,6 +49,7 @@ def answer_words(plan: Plan, io: Io) -> str:
     said = " ".join(sentence(line.removeprefix(_REFUSED)) for line in lines).rstrip(";")
     if _FOR_CERTAIN.search(said):
         raise UserError(
-            f"Slurm refuses the launch: {said}", "nothing was submitted: sbatch --test-only said so"
+            f"Slurm refuses the launch: {said}",
+            faulty_line(plan.request.own, said) or "nothing was submitted: sbatch --test-only said so",
         )
     return f"warning: as the cluster is now, sbatch --test-only refuses it: {said or 'without a word'}"

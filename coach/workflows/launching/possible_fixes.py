@@ -65,11 +65,14 @@ def judged(
 
 
 def _why_reduced(remedy: Remedy, request: LaunchRequest, resources: Resources) -> str | None:
-    """The limit of the target to which the launch reduced the time or the memory of the fix; None if it
-    reduced nothing."""
+    """The limit of the target to which the launch reduced the time, the CPUs or the memory of the fix; None
+    if it reduced nothing."""
     wanted, given = request.time_limit_s, resources.time_limit_s
     if "time" in remedy.fix.changes and wanted is not None and given is not None and given < wanted:
         return f"{format_time(given)} is the longest time limit there, the fix needs {format_time(wanted)}"
+    cpus, most_cpus = request.cpus_per_task, resources.cpus_per_task
+    if "cpus_per_task" in remedy.fix.changes and cpus is not None and most_cpus < cpus:
+        return f"a node has {most_cpus} CPUs there, the fix needs {cpus}"
     if "mem" in remedy.fix.changes and request.mem is not None and resources.mem is not None:
         most_mib, mib = parse_mem_mib(resources.mem, "mem"), parse_mem_mib(request.mem, "mem")
         if 0 < most_mib < mib:

@@ -17,7 +17,15 @@ from pathlib import Path
 from coach.config import Settings
 from coach.launch.parameters import show
 from coach.launch.project_file import Training, find_project, read_project
-from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe, is_shipped, lesson_of
+from coach.launch.recipe import (
+    Recipe,
+    data_dir,
+    drill_names,
+    find_recipes,
+    get_recipe,
+    is_shipped,
+    lesson_of,
+)
 from coach.model.errors import UserError
 from coach.runs import expand_home
 
@@ -103,8 +111,10 @@ def _starts(shipped: Mapping[str, Recipe]) -> Iterator[Recipe]:
 
 def find_recipe(name: str, settings: Settings) -> Recipe:
     """Find a recipe by name, file or folder; the name may also be one of the config's recipes. Raises
-    UserError with the nearest names."""
-    for training in _trainings([]):
+    UserError with the nearest names; or with the error of the project's file, which may hold that name."""
+    problems: list[UserError] = []
+    trainings = _trainings(problems)
+    for training in trainings:
         if training.name == name:
             return training.recipe()
     try:
@@ -114,7 +124,9 @@ def find_recipe(name: str, settings: Settings) -> Recipe:
         for recipe in own:
             if recipe.name == name:
                 return recipe
-        near = get_close_matches(name, [training.name for training in _trainings([])], 1)
+        if problems:
+            raise problems[0] from None
+        near = get_close_matches(name, [training.name for training in trainings], 1)
         if near:
             raise UserError(f"unknown recipe or training {name!r}", f"did you mean {near[0]}?") from None
         raise
@@ -124,13 +136,13 @@ def find_recipe(name: str, settings: Settings) -> Recipe:
 
 
 def launch_name(name: str, settings: Settings) -> str:
-    """The name in a launch request of the recipe that a user named. An unknown name is returned as it is; the
-    launch refuses it."""
+    """The name in a launch request of the recipe or drill that a user named. Raises UserError."""
     try:
-        recipe = find_recipe(name, settings)
+        return launch_name_of(find_recipe(name, settings))
     except UserError:
-        return name
-    return launch_name_of(recipe)
+        if name in drill_names():
+            return name
+        raise
 
 
 def launch_name_of(recipe: Recipe) -> str:

@@ -18,6 +18,7 @@ from coach import runs
 from coach.config import Settings
 from coach.config.keys import KEYS, LAUNCH_FIELDS, checked
 from coach.config.remembered import FILE_NAME, can_be_remembered, read_remembered, remembered_text
+from coach.launch.batch_file import faulty_line
 from coach.launch.refusal import Refused, explain, fields_in_question, option_of
 from coach.model.errors import UserError
 from coach.model.launching.launch import Plan
@@ -33,7 +34,11 @@ REMEMBERED = ("account", "qos", "partition", "reservation", "gpu_type", "gpu_req
 
 
 def explained(refused: Refused, plan: Plan, io: Io) -> Refused:
-    """The refusal with the field to set, and the values that Slurm offers for it."""
+    """The refusal with the line of the batch file that it is about; or with the field to set, and the values
+    that Slurm offers for it."""
+    line = faulty_line(plan.request.own, " ".join(refused.lines))
+    if line is not None:
+        return Refused(refused.lines, hint=line)
     fields = fields_in_question(refused.lines, plan)
     field = next((name for name in fields if name not in plan.locked), None)
     allowed = read_allowed(io, field, user_name()) if field is not None else ()

@@ -17,6 +17,13 @@ def test_segments_are_shown_as_one_training_with_the_lost_work() -> None:
     )
 
 
+def test_a_last_segment_says_why_no_further_one_followed() -> None:
+    only = Segment(0.0, 60.0, None, None, None, None, "the time limit was near", "at most 1 were asked for")
+    assert segment_words((only,))[1] == (
+        "segment 1, 00:01:00, ended: the time limit was near, no further segment: at most 1 were asked for"
+    )
+
+
 def test_any_other_training_shows_no_segments() -> None:
     assert segment_words(()) == ()
 

@@ -22,7 +22,15 @@ from coach.model.launching.launch import LaunchRequest
 from coach.rules.registry import rule_classes
 from coach.sources.io import SystemIo
 from coach.workflows.launching.prepare import plan_for, with_defaults
-from coach.workflows.launching.recipes import eject, find_recipe, known_recipes, ladder, pages, recipe_keys
+from coach.workflows.launching.recipes import (
+    eject,
+    find_recipe,
+    known_recipes,
+    ladder,
+    launch_name,
+    pages,
+    recipe_keys,
+)
 from coach.workflows.launching.start import make_ready
 from tests.forked import typed_coach
 from tests.launch.examples import CLUSTER
@@ -147,6 +155,28 @@ def test_the_config_s_recipes_are_listed_last_and_found_by_name(mine: Path, sett
     assert [problem.message for problem in problems] == [f"{mine.parent / 'gone'}: No such file or directory"]
     with pytest.raises(UserError, match="unknown recipe 'mine'"):
         find_recipe("mine", settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[training.a]\nscript = 'train.py'\ngpu = 0\n", "coach.toml:3: unknown key training.a.gpu"),
+        ("[training.a]\nscript = 'x'\nscript = 'x'\n", "not valid TOML: Cannot overwrite a value"),
+        ("[training.a]\nscript = train.py\n", "not valid TOML: Invalid value"),
+        ("[training.a]\nscript = 'gone.py'\n", "gone.py: no such file"),
+    ],
+)
+def test_a_training_in_a_faulty_file_is_refused_with_the_file_s_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings, text: str, words: str
+) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "coach.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as refused:
+        launch_name("a", settings)
+    assert words in refused.value.message
+    assert launch_name("ddp", settings) == "ddp"
+    assert launch_name("idle_hands", settings) == "idle_hands"
 
 
 def test_the_launch_keys_of_the_config_launch_their_recipes(mine: Path, settings: Settings) -> None:
