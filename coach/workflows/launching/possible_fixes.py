@@ -20,6 +20,8 @@ from coach.workflows.launching.fix_offer import Remedy
 from coach.workflows.launching.further import refuse_further
 from coach.workflows.launching.prepare import look_at_site, plan_for
 
+_CPUS = "cpus_per_task"
+
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
@@ -58,20 +60,21 @@ def judged(
             refuse_further(plan, parent, settings, io)
         except UserError as error:
             return error.message
-        return _why_reduced(remedy, request, plan.resources)
+        return _why_reduced(remedy, request, plan.resources, parent)
 
     told = [Numbered(each.remedy, each.number, why_not(each.remedy)) for each in rows]
     return tuple(sorted(told, key=lambda each: each.why_not is not None))
 
 
-def _why_reduced(remedy: Remedy, request: LaunchRequest, resources: Resources) -> str | None:
+def _why_reduced(remedy: Remedy, request: LaunchRequest, resources: Resources, parent: Run) -> str | None:
     """The limit of the target to which the launch reduced the time, the CPUs or the memory of the fix; None
-    if it reduced nothing."""
+    if it reduced nothing. Fewer CPUs than the fix names still help if they are more than the parent had."""
     wanted, given = request.time_limit_s, resources.time_limit_s
     if "time" in remedy.fix.changes and wanted is not None and given is not None and given < wanted:
         return f"{format_time(given)} is the longest time limit there, the fix needs {format_time(wanted)}"
-    cpus, most_cpus = request.cpus_per_task, resources.cpus_per_task
-    if "cpus_per_task" in remedy.fix.changes and cpus is not None and most_cpus < cpus:
+    cpus, most_cpus, had_cpus = request.cpus_per_task, resources.cpus_per_task, parent.resources.get(_CPUS)
+    is_more = isinstance(had_cpus, int) and most_cpus > had_cpus
+    if _CPUS in remedy.fix.changes and cpus is not None and most_cpus < cpus and not is_more:
         return f"a node has {most_cpus} CPUs there, the fix needs {cpus}"
     if "mem" in remedy.fix.changes and request.mem is not None and resources.mem is not None:
         most_mib, mib = parse_mem_mib(resources.mem, "mem"), parse_mem_mib(request.mem, "mem")
