@@ -158,7 +158,8 @@ class Checker:
     def _parts(self, name: str, parts: Parts) -> Checked:
         rows = sorted(parts.rows, key=_rank)[:MAX_TARGETS]
         self._paths.learn(rows)
-        targets = [Target(job.job_id, TargetKind.JOB) for job in rows]
+        runs = list_runs(self._io, self._settings.runs_root, run_index(self._settings))
+        targets = [locate_target(job.job_id, self._settings, self._io, runs, job) for job in rows]
         known = tuple(job for job in parts.rows if job.job_id not in parts.with_unknown_end)
         judged = worst_first(self._judge_all(targets, JobList(known, False)))
         all_of_it = whole(name, known, judged, parts.number)

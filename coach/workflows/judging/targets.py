@@ -6,7 +6,7 @@ thing by it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -15,15 +15,18 @@ from coach import runs
 from coach.analysis.jobs.belonging import (
     Parts,
     RowsByTask,
+    fits,
     is_job_id,
     is_job_of,
     is_of_another_cluster,
     parts_of,
+    run_as_job,
 )
+from coach.analysis.jobs.named_run import named_run, runs_of_array
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.model.errors import OTHERS_JOBS, UnknownTarget, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
-from coach.model.slurm.cluster import Job
+from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.log import Signature
 from coach.model.training.run import Run
 from coach.sources.base import PollingSource
@@ -55,7 +58,7 @@ class TargetKind(Enum):
     JOB = "job"
     DIRECTORY = "directory"
     PARTS = "parts"
-    """A whole array or heterogeneous job that coach did not launch: each part is judged by itself."""
+    """A whole array or heterogeneous job: each part is judged by itself."""
     STDIN = "stdin"
 
 
@@ -115,19 +118,6 @@ def resolve_target(
     raise UnknownTarget(f"{text}: no run, job or file of that name", hint)
 
 
-def named_run(text: str, known: Sequence[Run]) -> Run | None:
-    """The run with this id, or with this short name: the id without its date and time, as on the screens.
-    Raises UserError if several runs have the short name."""
-    exact = next((run for run in known if run.run_id == text), None)
-    if exact is not None or not text:
-        return exact
-    short = [run for run in known if runs.RUN_ID.match(run.run_id) and run.run_id.split("-", 2)[2] == text]
-    if len(short) > 1:
-        meant = " or ".join(run.run_id for run in short[:3])
-        raise UserError(f"{text}: {len(short)} runs have this short name", f"which one: {meant}?")
-    return short[0] if short else None
-
-
 def _hint_for_unknown(text: str, io: Io, backend: str, user: str) -> str:
     hint = hint_for_hidden_job(io, user) if is_job_id(text) and backend == "slurm" else None
     return hint or "`coach runs` lists the runs, `coach jobs` the jobs"
@@ -151,11 +141,13 @@ def _by_job_id(
 ) -> Target | None:
     """The run of this job, or the job itself if coach did not launch it. The queue decides which run it is;
     without an answer, the newest run."""
+    cluster = known_cluster(settings)
     runs_of_it = [run for run in known if run.job_id == job_id]
+    tasks = runs_of_array(job_id, [run for run in known if not is_of_another_cluster(run, cluster)])
     try:
         queue = _own_queue(io, user, job_id) if backend == "slurm" else ()
     except UserError:
-        if not runs_of_it:
+        if not (runs_of_it or tasks):
             raise
         queue = ()
     paths.learn(queue)
@@ -164,11 +156,11 @@ def _by_job_id(
     if job is not None:
         paths.learn([job])  # squeue lists tasks that wait in one row
         return _of_row(job_id, job, known, settings)
-    here = [run for run in runs_of_it if not is_of_another_cluster(run, known_cluster(settings))]
+    here = [run for run in runs_of_it if not is_of_another_cluster(run, cluster)]
     newest = next(iter(here or runs_of_it), None)
     if newest is not None:
         return Target(job_id, TargetKind.RUN, Path(newest.run_dir))
-    return _foreign_job(job_id, paths) if backend == "slurm" else None
+    return _job_without_run(job_id, paths, tasks, cluster) if backend == "slurm" else None
 
 
 def _of_row(name: str, job: Job, known: Iterable[Run], settings: Settings) -> Target:
@@ -176,11 +168,30 @@ def _of_row(name: str, job: Job, known: Iterable[Run], settings: Settings) -> Ta
     return Target(name, TargetKind.RUN, Path(run.run_dir)) if run else Target(name, TargetKind.JOB)
 
 
-def _foreign_job(job_id: str, paths: OutputPaths) -> Target | None:
-    """A job that coach did not launch, with its parts if it has any."""
+def _job_without_run(
+    job_id: str, paths: OutputPaths, tasks: Sequence[Run], cluster: str | None
+) -> Target | None:
+    """A job that is no run, or a whole array or heterogeneous job. `tasks`: the runs of the array with this
+    number."""
     if paths.row(job_id) is not None:
         return Target(job_id, TargetKind.JOB)
-    parts = parts_of(paths.parts(job_id), paths.has_left)
+    rows = paths.parts(job_id)
+    if any(not fits(run, row.user, row.submit_time_s, cluster) for run in tasks for row in rows):
+        tasks = ()  # the number belongs to a later array
+    in_queue = RowsByTask({row.job_id: row for row in rows if not paths.has_left(row.job_id)})
+    # Slurm forgets tasks soon after their end: the run directories know them.
+    forgotten = {
+        run.job_id: replace(run_as_job(run), cluster=None)
+        for run in tasks
+        if run.job_id is not None and in_queue.get(run.job_id) is None
+    }
+
+    def has_left(task: str) -> bool:
+        run = forgotten.get(task)
+        return paths.has_left(task) if run is None else not is_final(run.state)
+
+    others = [row for row in rows if row.job_id not in forgotten]
+    parts = parts_of([*forgotten.values(), *others], has_left)
     return Target(job_id, TargetKind.PARTS, parts=parts) if parts.rows else None
 
 
