@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from coach.analysis.comparing.fix_chain import Link, family, with_best
 from coach.analysis.comparing.two_runs import measure
+from coach.analysis.jobs.named_run import run_or_job
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
@@ -32,12 +33,12 @@ class Chain:
 
 
 def read_chain(text: str, settings: Settings, io: Io, backend: str, user: str) -> Chain:
-    """The chain of a run. `text`: the run's id, its job or its directory.
+    """The chain of a run. `text`: the run's id or short name, its job or its directory.
 
     Raises UserError if the run is no child of a fix and has none.
     """
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
-    named = next((run for run in known if text in (run.run_id, run.job_id, run.run_dir)), None)
+    named = run_or_job(text, known)
     members = () if named is None else family(named, known)
     if named is None or len(members) < 2:
         raise UserError(

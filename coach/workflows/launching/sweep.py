@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from coach import runs
 from coach.analysis.comparing.sweep_table import Group, Member, group_of, member_of, table
+from coach.analysis.jobs.named_run import first_of_group
 from coach.config import Settings
 from coach.launch import parameters
 from coach.launch.array_script import can_be_array
@@ -135,10 +136,10 @@ def submit(plan: Plan, settings: Settings, env: Mapping[str, str], io: Io) -> tu
 
 
 def read_group(text: str, settings: Settings, io: Io, backend: str, user: str) -> Group:
-    """The table of a group. `text` is the id of the group or of one of its runs. Raises UserError if it is
-    neither."""
+    """The table of a group. `text` names one of its runs, or is the number of its array. Raises UserError if
+    it is neither."""
     known = list_runs(io, settings.runs_root)
-    named = next((run for run in known if text in (run.run_id, run.job_id, run.run_dir)), None)
+    named = first_of_group(text, known)
     group_id = named.sweep.group_id if named is not None and named.sweep is not None else text
     members = group_of(group_id, known)
     if not members:
