@@ -30,6 +30,7 @@ from coach.tui.render.text import (
     seconds,
     short_id,
     strong,
+    with_noise,
     wrap,
 )
 
@@ -189,5 +190,5 @@ def _value(value: float | None, noise: float | None, unit: str, *, is_wide: bool
     spelled = _UNITS.get(unit, number)(value)
     if noise is None or not value:
         return spelled
-    share = abs(noise / value)
-    return f"{spelled} ±{share:.1%}" if is_wide or share < _ROUND_FROM else f"{spelled} ±{share:.0%}"
+    is_short = not is_wide and abs(noise / value) >= _ROUND_FROM
+    return with_noise(spelled, value, noise, _UNITS.get(unit, number)(noise), is_short=is_short)

@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,42 @@ def row(comparison: Comparison, quantity: str) -> Row:
 def test_two_runs_of_the_same_thing_do_not_differ_beyond_their_noise() -> None:
     comparison = against(series(0.1, seed=1), series(0.1, seed=2))
     assert {row(comparison, name).verdict for name in ("throughput", "step time", "loss")} == {NO_DIFFERENCE}
+
+
+def script(name: str, **more: Any) -> Run:
+    """A run of an own script."""
+    own = {"kind": "script", "words": [f"src/{name}"], "directory": "/w"}
+    recipe = name.removesuffix(".py")
+    return examples.run(launch={"own": own}, **{"recipe": recipe, "run_id": f"20261121-{recipe}", **more})
+
+
+def test_the_losses_of_two_own_scripts_are_not_compared() -> None:
+    loss = row(against(series(0.1, 1), series(0.1, 2), script("ddp.py"), script("cfg.py")), "loss")
+    assert (loss.verdict, loss.because) == (NOT_COMPARABLE, "other program (ddp.py → cfg.py)")
+    broken = [replace(step, loss=math.nan) for step in series(0.1, 2)]
+    loss = row(against(series(0.1, 1), broken, script("ddp.py"), script("cfg.py")), "loss")
+    assert (loss.verdict, loss.because) == (NOT_COMPARABLE, "other program (ddp.py → cfg.py)")
+    recipe = examples.run(recipe="baseline")
+    assert row(against(series(0.1, 1), series(0.1, 2), recipe, script("cfg.py")), "loss").because == (
+        "other program (baseline → cfg.py)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (script("ddp.py"), script("ddp.py", run_id="later")),
+        (script("a.py"), script("b.py", parent_run_id="20261121-a")),
+        (script("a.py", dataset={"name": "cifar10"}), script("b.py", dataset={"name": "cifar10"})),
+        (examples.run(recipe="baseline"), examples.run(recipe="ddp")),
+        (script("a.py"), None),
+    ],
+)
+def test_the_losses_of_one_program_of_its_variant_or_of_one_data_set_are_compared(
+    before: Run, after: Run | None
+) -> None:
+    loss = row(against(series(0.1, 1), series(0.1, 2), before, after), "loss")
+    assert loss.verdict == NO_DIFFERENCE
 
 
 def test_a_run_with_steps_half_as_long_is_better_in_throughput_and_step_time() -> None:
