@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coach.analysis.jobs.belonging import Parts, is_of_another_cluster
 from coach.analysis.judging.several_jobs import Judged, whole, worst_first
+from coach.analysis.queueing.arrays import without_rests
 from coach.analysis.spelling.printable import printable
 from coach.analysis.teaching.withheld_findings import as_told
 from coach.config import Settings
@@ -288,7 +289,9 @@ def own_targets(settings: Settings, io: Io, user: str, backend: str) -> OwnTarge
     jobs = _ask(settings, io, user, backend)
     since_s = io.now() - ENDED_WITHIN_S
     known = list_runs(io, settings.runs_root, run_index(settings))
-    recent = [job for job in jobs if not is_final(job.state) or _is_since(job.end_time_s, since_s)]
+    recent = [
+        job for job in without_rests(jobs) if not is_final(job.state) or _is_since(job.end_time_s, since_s)
+    ]
     recent.sort(key=_rank)
     targets = [locate_target(job.job_id, settings, io, known, job) for job in recent[:MAX_TARGETS]]
     taken = {str(target.path) for target in targets}

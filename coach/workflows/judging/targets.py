@@ -23,6 +23,7 @@ from coach.analysis.jobs.belonging import (
     run_as_job,
 )
 from coach.analysis.jobs.named_run import named_run, runs_of_array
+from coach.analysis.queueing.arrays import group_id, is_part
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.model.errors import OTHERS_JOBS, UnknownTarget, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
@@ -153,7 +154,8 @@ def _by_job_id(
     paths.learn(queue)
     remember_jobs(SeenJobs(settings.cache_dir), queue, user, io.now())
     job = RowsByTask({job.job_id: job for job in queue}).get(job_id)
-    if job is not None:
+    is_whole = bool(tasks) or any(is_part(row.job_id) and group_id(row.job_id) == job_id for row in queue)
+    if job is not None and not is_whole:
         paths.learn([job])  # squeue lists tasks that wait in one row
         return _of_row(job_id, job, known, settings)
     here = [run for run in runs_of_it if not is_of_another_cluster(run, cluster)]
@@ -173,22 +175,25 @@ def _job_without_run(
 ) -> Target | None:
     """A job that is no run, or a whole array or heterogeneous job. `tasks`: the runs of the array with this
     number."""
-    if paths.row(job_id) is not None:
-        return Target(job_id, TargetKind.JOB)
+    rest = paths.row(job_id)  # of an array: its tasks that were cancelled while they waited
     rows = paths.parts(job_id)
-    if any(not fits(run, row.user, row.submit_time_s, cluster) for run in tasks for row in rows):
+    known = rows if rest is None else [rest, *rows]
+    if any(not fits(run, row.user, row.submit_time_s, cluster) for run in tasks for row in known):
         tasks = ()  # the number belongs to a later array
+    if rest is not None and not rows and not tasks:
+        return Target(job_id, TargetKind.JOB)
     in_queue = RowsByTask({row.job_id: row for row in rows if not paths.has_left(row.job_id)})
     # Slurm forgets tasks soon after their end: the run directories know them.
+    end = rest.state if rest is not None and is_final(rest.state) else ""
     forgotten = {
-        run.job_id: replace(run_as_job(run), cluster=None)
+        run.job_id: replace(run_as_job(run), cluster=None, state=(is_final(run.state) and run.state) or end)
         for run in tasks
         if run.job_id is not None and in_queue.get(run.job_id) is None
     }
 
     def has_left(task: str) -> bool:
-        run = forgotten.get(task)
-        return paths.has_left(task) if run is None else not is_final(run.state)
+        row = forgotten.get(task)
+        return paths.has_left(task) if row is None else not is_final(row.state)
 
     others = [row for row in rows if row.job_id not in forgotten]
     parts = parts_of([*forgotten.values(), *others], has_left)

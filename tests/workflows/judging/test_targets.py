@@ -245,6 +245,28 @@ def test_the_number_of_a_sweep_is_judged_by_the_directories_of_its_runs(
     assert not any(part.is_blind for part in checked.parts)
 
 
+def test_the_number_of_a_cancelled_sweep_means_its_tasks_and_not_the_row_of_those_that_waited(
+    settings: Settings,
+) -> None:
+    fake = FakeIo()
+    made_s = datetime(2026, 11, 21, 12, 0).timestamp()  # noqa: DTZ001 (squeue's is local time)
+    sweep_of_runs(fake, settings, ["CANCELLED", None, None], made_s)
+    common = {"user": user_name(), "work_dir": "/w", "stdout": "o", "state": "CANCELLED"}
+    fake.answer("jobs", own_squeue({**common, "job_id": "17"}, {**common, "job_id": "17_0"}))
+    target = resolve_target("17", settings, fake, "slurm", user_name())
+    assert target.parts is not None
+    told = [(row.job_id, row.state) for row in target.parts.rows]
+    assert told == [("17_0", "CANCELLED"), ("17_1", "CANCELLED"), ("17_2", "CANCELLED")]
+    assert (target.parts.number, target.parts.with_unknown_end) == (3, frozenset())
+
+
+def test_a_job_with_the_number_of_an_old_sweep_is_a_job(settings: Settings) -> None:
+    fake = FakeIo()
+    sweep_of_runs(fake, settings, ["FAILED"], 1000.0)
+    fake.answer("jobs", own_squeue({"job_id": "17", "user": user_name(), "work_dir": "/w", "stdout": "o"}))
+    assert resolve_target("17", settings, fake, "slurm", user_name()).kind is TargetKind.JOB
+
+
 def test_a_later_array_with_the_number_of_an_old_sweep_is_not_judged_by_its_runs(settings: Settings) -> None:
     fake = FakeIo()
     sweep_of_runs(fake, settings, ["FAILED"], 1000.0)
