@@ -90,7 +90,8 @@ def look_up(
 
 
 def run_of(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> Run | None:
-    """The run of coach with this id, short name or job id, also if Slurm has forgotten the job; None for another job.
+    """The run of coach with this id, short name or job id, also if Slurm has forgotten the job; None for
+    another job.
 
     If several runs have the job's number, the newest that can be the job's.
     """

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coach.analysis.jobs.belonging import Parts, is_of_another_cluster
+from coach.analysis.jobs.belonging import Parts, is_of_another_cluster, without_rests
 from coach.analysis.judging.several_jobs import Judged, whole, worst_first
-from coach.analysis.queueing.arrays import without_rests
 from coach.analysis.spelling.printable import printable
 from coach.analysis.teaching.withheld_findings import as_told
 from coach.config import Settings

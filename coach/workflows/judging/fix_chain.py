@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from coach.analysis.comparing.fix_chain import Link, family, with_best
 from coach.analysis.comparing.two_runs import measure
-from coach.analysis.jobs.named_run import run_or_job
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
@@ -15,10 +14,9 @@ from coach.model.training.run import Run
 from coach.rules.engine import Engine
 from coach.rules.registry import signatures
 from coach.sources.io import Io
-from coach.sources.runs.run_index import RunIndex
 from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.judging.one_reading import read_once
-from coach.workflows.judging.targets import Target, TargetKind, list_runs
+from coach.workflows.judging.targets import Target, TargetKind, list_runs, run_index, run_or_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ def read_chain(text: str, settings: Settings, io: Io, backend: str, user: str) -
 
     Raises UserError if the run is no child of a fix and has none.
     """
-    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    known = list_runs(io, settings.runs_root, run_index(settings))
     named = run_or_job(text, known)
     members = () if named is None else family(named, known)
     if named is None or len(members) < 2:

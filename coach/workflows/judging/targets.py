@@ -6,7 +6,7 @@ thing by it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -15,20 +15,21 @@ from coach import runs
 from coach.analysis.jobs.belonging import (
     Parts,
     RowsByTask,
-    fits,
+    has_parts,
     is_job_id,
     is_job_of,
     is_of_another_cluster,
-    parts_of,
-    run_as_job,
+    parts_with_runs,
+    runs_that_fit,
 )
-from coach.analysis.jobs.named_run import named_run, runs_of_array
-from coach.analysis.queueing.arrays import group_id, is_part
+from coach.analysis.jobs.named_run import first_of_group as first_of_group
+from coach.analysis.jobs.named_run import named_run as named_run
+from coach.analysis.jobs.named_run import run_or_job as run_or_job
+from coach.analysis.jobs.named_run import runs_of_array
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.model.errors import OTHERS_JOBS, UnknownTarget, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
-from coach.model.slurm.cluster import Job, is_final
-from coach.model.training.log import Signature
+from coach.model.slurm.cluster import Job
 from coach.model.training.run import Run
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
@@ -45,12 +46,10 @@ from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.client import JobsSource, ask_private_kinds
 from coach.workflows.judging.job_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
 from coach.workflows.judging.program_files import foreign_metrics
-from coach.workflows.judging.run_sources import RunSources
+from coach.workflows.judging.run_sources import RunSources, Signatures
+from coach.workflows.judging.run_sources import SourceFactory as SourceFactory
 
 STDIN = "-"
-
-Signatures = Callable[[], Sequence[Signature]]
-SourceFactory = Callable[[], PollingSource]
 
 
 class TargetKind(Enum):
@@ -144,25 +143,29 @@ def _by_job_id(
     without an answer, the newest run."""
     cluster = known_cluster(settings)
     runs_of_it = [run for run in known if run.job_id == job_id]
-    tasks = runs_of_array(job_id, [run for run in known if not is_of_another_cluster(run, cluster)])
-    try:
-        queue = _own_queue(io, user, job_id) if backend == "slurm" else ()
-    except UserError:
-        if not (runs_of_it or tasks):
-            raise
-        queue = ()
+    here = [run for run in known if not is_of_another_cluster(run, cluster)]
+    tasks = runs_of_array(job_id, here)
+    queue = _queue(job_id, io, backend, user, is_needed=not (runs_of_it or tasks))
     paths.learn(queue)
     remember_jobs(SeenJobs(settings.cache_dir), queue, user, io.now())
     job = RowsByTask({job.job_id: job for job in queue}).get(job_id)
-    is_whole = bool(tasks) or any(is_part(row.job_id) and group_id(row.job_id) == job_id for row in queue)
-    if job is not None and not is_whole:
+    if job is not None and not tasks and not has_parts(job_id, queue):
         paths.learn([job])  # squeue lists tasks that wait in one row
         return _of_row(job_id, job, known, settings)
-    here = [run for run in runs_of_it if not is_of_another_cluster(run, cluster)]
-    newest = next(iter(here or runs_of_it), None)
+    newest = next((run for run in (*here, *known) if run.job_id == job_id), None)
     if newest is not None:
         return Target(job_id, TargetKind.RUN, Path(newest.run_dir))
     return _job_without_run(job_id, paths, tasks, cluster) if backend == "slurm" else None
+
+
+def _queue(job_id: str, io: Io, backend: str, user: str, *, is_needed: bool) -> tuple[Job, ...]:
+    """The user's queue. If Slurm does not answer: empty, or UserError if the queue is needed."""
+    try:
+        return _own_queue(io, user, job_id) if backend == "slurm" else ()
+    except UserError:
+        if is_needed:
+            raise
+        return ()
 
 
 def _of_row(name: str, job: Job, known: Iterable[Run], settings: Settings) -> Target:
@@ -175,28 +178,11 @@ def _job_without_run(
 ) -> Target | None:
     """A job that is no run, or a whole array or heterogeneous job. `tasks`: the runs of the array with this
     number."""
-    rest = paths.row(job_id)  # of an array: its tasks that were cancelled while they waited
-    rows = paths.parts(job_id)
-    known = rows if rest is None else [rest, *rows]
-    if any(not fits(run, row.user, row.submit_time_s, cluster) for run in tasks for row in known):
-        tasks = ()  # the number belongs to a later array
+    rest, rows = paths.row(job_id), paths.parts(job_id)
+    tasks = runs_that_fit(tasks, rows if rest is None else [rest, *rows], cluster)
     if rest is not None and not rows and not tasks:
         return Target(job_id, TargetKind.JOB)
-    in_queue = RowsByTask({row.job_id: row for row in rows if not paths.has_left(row.job_id)})
-    # Slurm forgets tasks soon after their end: the run directories know them.
-    end = rest.state if rest is not None and is_final(rest.state) else ""
-    forgotten = {
-        run.job_id: replace(run_as_job(run), cluster=None, state=(is_final(run.state) and run.state) or end)
-        for run in tasks
-        if run.job_id is not None and in_queue.get(run.job_id) is None
-    }
-
-    def has_left(task: str) -> bool:
-        row = forgotten.get(task)
-        return paths.has_left(task) if row is None else not is_final(row.state)
-
-    others = [row for row in rows if row.job_id not in forgotten]
-    parts = parts_of([*forgotten.values(), *others], has_left)
+    parts = parts_with_runs(rows, tasks, rest, paths.has_left)
     return Target(job_id, TargetKind.PARTS, parts=parts) if parts.rows else None
 
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from coach import runs
 from coach.analysis.comparing.sweep_table import Group, Member, group_of, member_of, table
-from coach.analysis.jobs.named_run import first_of_group
 from coach.config import Settings
 from coach.launch import parameters
 from coach.launch.array_script import can_be_array
@@ -38,7 +37,7 @@ from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.job_actions import perform, plan_action
 from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.judging.one_reading import read_once
-from coach.workflows.judging.targets import Target, TargetKind, list_runs
+from coach.workflows.judging.targets import Target, TargetKind, first_of_group, list_runs
 from coach.workflows.launching import start as one
 from coach.workflows.launching.group_members import at_once_of, members_of, placed_together, words_of_pace
 from coach.workflows.launching.prepare import (

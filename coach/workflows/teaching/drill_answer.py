@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.jobs.named_run import run_or_job
 from coach.config import Settings, Switch
 from coach.launch.recipe import get_recipe, lesson_of
 from coach.lookback.history import History
@@ -30,7 +29,7 @@ from coach.sources.runs.run_files import read_answer
 from coach.sources.runs.run_index import RunIndex
 from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.judging.one_reading import read_once
-from coach.workflows.judging.targets import Target, TargetKind, list_runs
+from coach.workflows.judging.targets import Target, TargetKind, list_runs, run_or_job
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.sharing import share_answer
 from coach.workflows.teaching.drills import get_drill
