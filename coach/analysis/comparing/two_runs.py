@@ -437,7 +437,7 @@ def _loss_row(old: _Side, new: _Side, program: str | None, obstacle: str | None)
     if program is not None and None not in (a_broken or a, b_broken or b):
         verdict, because = NOT_COMPARABLE, program
     elif a_broken and b_broken:
-        verdict, because = NO_DIFFERENCE, f"{a_broken} → {b_broken}"
+        verdict, because = NO_DIFFERENCE, f"{a_broken} → {b_broken}{_after_useless_fix(old, new)}"
     elif a_broken:
         verdict, because = (BETTER, f"{a_broken} → finite") if b else _NO_OTHER_LOSS
     elif b_broken:
@@ -446,6 +446,14 @@ def _loss_row(old: _Side, new: _Side, program: str | None, obstacle: str | None)
         verdict, said = _verdict(a, b, False, other_obstacle or obstacle)
         because = said or place
     return _filled("loss", "", a, b, verdict, because)
+
+
+def _after_useless_fix(old: _Side, new: _Side) -> str:
+    """The next step if a fix left the loss not finite; empty if the second run is no fix of the first."""
+    parent, child = old.snapshot.run, new.snapshot.run
+    if parent is None or child is None or child.fix is None or child.parent_run_id != parent.run_id:
+        return ""
+    return f"; the fix did not help, {child.fix.rule} is still there: coach fix {child.run_id}"
 
 
 def _last_of_both(old: _Side, new: _Side) -> tuple[int, str | None, str | None]:

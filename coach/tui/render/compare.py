@@ -161,7 +161,8 @@ def _row_lines(row: Row, columns: tuple[int, ...], width: int) -> list[Line]:
     name = _name(row) if cell_len(_name(row)) <= columns[0] else _short_name(row)
     rows = [line(_joined((name, *_cells(row, width)), columns), Span(f"  {sign} {verdict}", tone))]
     if row.because:
-        rows.append(clip(line(muted(f" {' ' * columns[0]}  {printable(row.because)}")), width))
+        indent = " " * (columns[0] + 3)
+        rows += [line(muted(indent + text)) for text in wrap(printable(row.because), width - len(indent))]
     return rows
 
 

@@ -19,6 +19,7 @@ from coach.analysis.comparing.two_runs import (
     compare,
 )
 from coach.lookback.history import History
+from coach.model.launching.launch import AppliedFix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import MetricEvent, Step
 from coach.model.training.run import Run, Segment
@@ -142,6 +143,22 @@ def test_a_child_of_a_nan_run_that_stays_finite_is_better_and_says_so() -> None:
     loss = row(against(broken, series(0.1, seed=1)), "loss")
     assert (loss.verdict, loss.because) == (BETTER, "NaN from step 2 → finite")
     assert loss.before is None
+
+
+def test_a_fix_that_leaves_the_loss_infinite_is_said_not_to_have_helped() -> None:
+    broken = [Step(0, n, None, loss=2.3 if n < 9 else math.inf, step_time_s=0.1) for n in range(1, 60)]
+    later = [replace(step, loss=2.3) if step.step < 17 else step for step in broken]
+    fix = AppliedFix("NUM001", "Learning rate 50 → 5", {"lr": 5.0})
+    parent = script("nan.py")
+    child = script("nan.py", run_id="child", parent_run_id=parent.run_id, fix=fix)
+    loss = row(against(broken, later, parent, child), "loss")
+    assert (loss.verdict, loss.because) == (
+        NO_DIFFERENCE,
+        "infinite from step 9 → infinite from step 17; the fix did not help, NUM001 is still there: "
+        "coach fix child",
+    )
+    told = row(against(broken, later, parent, script("nan.py", run_id="other")), "loss").because
+    assert told == "infinite from step 9 → infinite from step 17"
 
 
 def test_a_bad_step_that_the_run_survived_is_not_the_beginning_of_its_nan() -> None:
