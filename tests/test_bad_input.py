@@ -92,6 +92,16 @@ def test_options_of_an_own_program_in_front_of_the_dashes_are_told_where_they_go
     ]
 
 
+def test_an_option_is_not_shortened_and_the_refusal_names_it(coach: Coach) -> None:
+    assert coach("launch", "baseline", "--tim", "5") == [
+        "coach: coach launch has no option --tim",
+        "  did you mean --time?",
+    ]
+    assert coach("check", "17", "--form", "json")[-1].endswith(
+        "unrecognized arguments: --form json: did you mean --format?"
+    )
+
+
 def test_a_misspelt_script_names_the_nearest_file(coach: Coach) -> None:
     near = coach.home / "train.py"
     near.write_text("print(1)\n")

@@ -85,6 +85,8 @@ COMMANDS_BY_TASK = {
 
 COMMANDS = {name: summary for commands in COMMANDS_BY_TASK.values() for name, summary in commands.items()}
 
+_MAX_NEAR = 3
+"""Options that a refusal names at most."""
 _WITHOUT_THREADS = frozenset({"run", "sample"})
 """Commands that fork, which is unsafe beside a second thread."""
 
@@ -173,10 +175,23 @@ def arguments_of(name: str, arguments: Sequence[str]) -> argparse.Namespace:
         if unknown:
             is_option = unknown[0].startswith("-")
             what = f"has no option {unknown[0]}" if is_option else f"does not expect {unknown[0]!r}"
-            raise UserError(f"coach {name} {what}", _hint_for_unknown(module, args, unknown))
+            near = _near_option(parser, unknown[0]) if is_option else None
+            raise UserError(f"coach {name} {what}", near or _hint_for_unknown(module, args, unknown))
         args.behind = behind
         return args
-    return parser.parse_args(arguments)
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        near = _near_option(parser, unknown[0])
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{f': {near}' if near else ''}")
+    return args
+
+
+def _near_option(parser: argparse.ArgumentParser, word: str) -> str | None:
+    """The options of the command that begin with the word, as a question; None if there is none."""
+    begun = word.partition("=")[0]
+    known = [option for option in parser._option_string_actions if option.startswith("--")]
+    near = [option for option in known if len(begun) > len("--") and option.startswith(begun)]
+    return f"did you mean {' or '.join(near[:_MAX_NEAR])}?" if near else None
 
 
 def _hint_for_unknown(module: Any, args: argparse.Namespace, unknown: Sequence[str]) -> str:
@@ -185,9 +200,17 @@ def _hint_for_unknown(module: Any, args: argparse.Namespace, unknown: Sequence[s
     return own or f"your program's own options follow --: `-- {shlex.join(unknown)}`"
 
 
+class _Parser(argparse.ArgumentParser):
+    """Takes no abbreviated options, in subcommands either: `--tim` would be taken for --time, though another
+    program's option was meant."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(allow_abbrev=False, **kwargs)
+
+
 def parser_of(name: str) -> argparse.ArgumentParser:
     """The parser of one command of COMMANDS, without the option that only root sees."""
-    parser = argparse.ArgumentParser(prog=f"coach {name}", description=sentence(COMMANDS[name]))
+    parser = _Parser(prog=f"coach {name}", description=sentence(COMMANDS[name]))
     command_module(name).configure(parser)
     return parser
 

@@ -37,8 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "before",
         metavar="RUN",
         help=(
-            "the run to compare with: a run id, a job id or a run directory; alone: a run of a group, or a "
-            "run before or after a fix"
+            "the run to compare with: a run id, a run directory, or the id of any job whose log or metric "
+            "files have steps; alone: a run of a group, or a run before or after a fix"
         ),
     )
     parser.add_argument("after", metavar="RUN", nargs="?", help="the run that was changed")
@@ -73,10 +73,10 @@ def _compare(before: str, after: str, settings: Settings, io: Io, backend: str, 
     for text in (before, after):
         target = resolve_target(text, settings, io, backend, user)
         snapshot, history = read_once(target, settings, io, backend, user, ())
-        if snapshot.run is None:
+        if snapshot.run is None and not history.ranks:
             raise UserError(
-                f"{printable(text)}: not a run of coach: only runs have metrics to compare",
-                "`coach runs` lists them",
+                f"{printable(text)}: no loss and no step was found in its logs and metric files",
+                f"`coach check {printable(text)}` names the files that were read",
             )
         sides.append((snapshot, history))
     return compare(*sides[0], *sides[1])
@@ -117,13 +117,19 @@ def _print_chain(chain: Sequence[Link]) -> None:
                 link.run_id,
                 link.state or UNKNOWN,
                 _estimate(link.throughput),
-                "no warning" if link.is_well else "see check",
+                _found(link),
                 UNKNOWN if link.fix is None else f"{link.fix}{_trial(link)}",
             )
             for link in chain
         ],
         "lllrll",
     )
+
+
+def _found(link: Link) -> str:
+    if link.found is not None:
+        return link.found
+    return "no warning" if link.is_well else UNKNOWN
 
 
 def _trial(link: Link) -> str:
@@ -176,7 +182,7 @@ def _result_of(group: Group) -> str:
 def _point_cells(point: Point, metric: str, has_target: bool) -> tuple[str, ...]:
     return (
         printable(str(point.value)),
-        _number(point.metrics.get(metric), None),
+        point.metric_words(metric) or _number(point.metrics.get(metric), None),
         _estimate(point.throughput),
         UNKNOWN if point.ratio is None else f"{point.ratio:.2f}",
         UNKNOWN if point.efficiency is None else f"{point.efficiency:.0%}",
@@ -184,7 +190,7 @@ def _point_cells(point: Point, metric: str, has_target: bool) -> tuple[str, ...]
         _estimate(point.data_time),
         UNKNOWN if point.memory_mib is None else f"{point.memory_mib:.0f}",
         *((point.target_words or UNKNOWN,) if has_target else ()),
-        point.result,
+        point.result_words,
         point.run_id,
     )
 

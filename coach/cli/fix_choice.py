@@ -37,6 +37,7 @@ def list_fixes(found: Sequence[Numbered], format_: str) -> int:
         return 0
     if not rows:
         say("no finding has a fix that changes the launch")
+        return 0
     print_table(
         ("RULE", "N", "LEARNS OTHERWISE", "FIX"),
         [

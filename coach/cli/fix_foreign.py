@@ -49,7 +49,7 @@ def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Set
             f"job {job.job_id}: no fix was found" + (f" for {rule.upper()}" if rule else ""),
             others or f"coach check {job.job_id} shows its findings",
         )
-    lost = lost_of_job(io, job.job_id, None) if job.state == "RUNNING" else ()
+    lost = lost_of_job(io, job.job_id, None, settings) if job.state == "RUNNING" else ()
     if format_ == "json":
         print(json.dumps(_object(job.job_id, found, wanted, lost), indent=2))
     else:

@@ -16,7 +16,7 @@ from coach.node.gap import Gap
 _MAX_MOUNTS = 8
 _LUSTRE_FOLDERS = ("proc/fs/lustre", "sys/fs/lustre", "sys/kernel/debug/lustre")
 _MOUNT = re.compile(r"^device (\S+) mounted on (\S+) with fstype (\S+)")
-_OPERATION = re.compile(r"^\s*[A-Z_0-9]+:((?: \d+){8,9})$")
+_OPERATION = re.compile(r"^\s*[A-Z_0-9]+:((?: [0-9]{1,20}){8,9})$")
 
 
 class Counters(NamedTuple):

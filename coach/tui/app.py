@@ -396,6 +396,7 @@ class CoachApp(App[None]):
     async def action_go_to(self) -> None:
         """Ask for a name and open the job, node or screen of that name. Keys typed right after `:` go into
         the field."""
+        self._questions.remember()
         places = places_of(self.context, self._launches.recipes, self._go, self._launches.launch)
         palette = GoTo(places, self._go)
         await self.push_screen(palette)

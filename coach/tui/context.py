@@ -8,16 +8,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from coach.analysis.jobs.belonging import is_job_of
-from coach.analysis.judging.ranking import RankedFinding
+from coach.analysis.judging.ranking import RankedFinding, ranked_of
 from coach.model.judging.finding import Diagnosis
 from coach.model.slurm.cluster import Job
-from coach.model.snapshot import Snapshot
+from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.model.training.run import Run
 from coach.tui.keys.key import Key
 from coach.tui.keys.table import NOTHING_OFF, SHIPPED, SwitchedOff, can_launch
 from coach.tui.mode import Mode
 from coach.tui.ports import Session
-from coach.tui.question import Answers
+from coach.tui.question import Answers, Question
 from coach.tui.training import Trainings
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class Context:
     """The last findings of each target that was judged, with their cost in GPU-hours."""
     trainings: Trainings = field(default_factory=Trainings)
     """The last progress and rates of the targets that were followed."""
+    kept: set[str] = field(default_factory=set)
+    """Jobs in `found` whose verdicts were kept by an earlier session: their files need not be read again."""
     unread: list[str] = field(default_factory=list)
     """Jobs that ended within a day and have not been judged yet."""
     views: dict[str, View] = field(default_factory=dict)
@@ -117,6 +119,22 @@ class Context:
         """Ended jobs that may have left the queue, by id; of several jobs with one id, the newest. Empty
         until a screen has asked for them."""
         return {past.job.job_id: past.job for past in reversed(self.answers.past_jobs)}
+
+    def use_kept_verdicts(self) -> None:
+        """Show the verdicts that coach has kept of ended jobs which were not judged in this session. Runs
+        keep theirs in their own directories."""
+        own = self.answers[Question.REMEMBERED].value
+        if own is None:
+            return
+        for past in own.jobs:
+            name, job = past.job.job_id, past.job
+            diagnosis = own.verdicts.get(name)
+            if diagnosis is None or name in self.found or self.run_of_job(name) is not None:
+                continue
+            self.kept.add(name)
+            self.found[name] = ranked_of(diagnosis, TargetSnapshot(name, job.end_time_s, job=job))
+            if not diagnosis.findings:
+                self.diagnoses[name] = diagnosis
 
     def run(self, run_id: str) -> Run | None:
         target = self.snapshot.targets.get(run_id)

@@ -107,7 +107,7 @@ class FollowList:
         """True once the job was judged later than SETTLE_S after its end, and not from files that were read
         before. It then stays settled."""
         context, name = self._context, ended.target
-        if name in self._settled:
+        if name in self._settled or name in context.kept:
             return True
         if name in context.found and name in context.snapshot.diagnoses:
             judged_s = self._judged_s.setdefault(name, context.now_s)

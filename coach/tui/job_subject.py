@@ -94,7 +94,7 @@ def run_named(context: Context, name: str) -> Run | None:
 
 def rows_named(context: Context, name: str, past: PastJob | None) -> FoldedJob | None:
     """The job's row in the queue, or all rows of an array. If the job has left the queue, the row that was
-    last followed. None if there is neither."""
+    last followed, else the rows of the ended jobs that coach knows. None if there is none of these."""
     if past is not None:
         return fold([past.job])[0]
     run = run_named(context, name)
@@ -105,6 +105,7 @@ def rows_named(context: Context, name: str, past: PastJob | None) -> FoldedJob |
     followed = context.snapshot.targets.get(run.run_id if run is not None else name)
     if not rows and followed is not None and followed.job is not None:
         rows = [followed.job]
+    rows = rows or _rows_in_queue([each.job for each in context.answers.past_jobs], name)
     return fold(rows)[0] if rows else None
 
 

@@ -59,10 +59,10 @@ if TYPE_CHECKING:
     from coach.workflows.jobs import (
         attach,
         ended_jobs,
-        failed_lately,
         job_actions,
         lost_work,
         place_in_queue,
+        remembered,
         stacks,
     )
     from coach.workflows.judging import lazy_engine
@@ -90,7 +90,7 @@ else:
     client, start_times = late("coach.sources.slurm", "client", "start_times")
     doctor = late("coach.workflows", "doctor")
     attach, ended_jobs, job_actions = late("coach.workflows.jobs", "attach", "ended_jobs", "job_actions")
-    failed_lately = late("coach.workflows.jobs", "failed_lately")
+    remembered = late("coach.workflows.jobs", "remembered")
     lost_work, place_in_queue, stacks = late("coach.workflows.jobs", "lost_work", "place_in_queue", "stacks")
     lazy_engine = late("coach.workflows.judging", "lazy_engine")
     find_again, fix_offer, foreign_fix = late(
@@ -287,7 +287,7 @@ class LiveFixes:
         job = target.job
         if job is None or job.state != "RUNNING":
             return found, ()
-        return found, lost_work.lost_of_job(self._reach.io, job.job_id, None)
+        return found, lost_work.lost_of_job(self._reach.io, job.job_id, None, self._reach.settings)
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
         choice = relaunch.ParentChoice(parent_choice)
@@ -421,7 +421,7 @@ class LiveQuestions:
             Question.ALLOCATIONS: self._allocations,
             Question.STEP_USE: self._step_use,
             Question.PAST_JOBS: self._past_jobs,
-            Question.FAILED_TODAY: self._failed_today,
+            Question.REMEMBERED: self._remembered,
             Question.COHORT: self._cohort,
         }
 
@@ -459,8 +459,9 @@ class LiveQuestions:
             limit=MAX_PAST_JOBS,
         )
 
-    def _failed_today(self) -> PastJobs:
-        return failed_lately.failed_lately(self._reach.settings, user_name(), self._reach.io.now())
+    def _remembered(self) -> PastJobs:
+        settings, now_s = self._reach.settings, self._reach.io.now()
+        return remembered.remembered(settings, user_name(), now_s, PAST_S, MAX_PAST_JOBS)
 
     def explain_rule(self, code: str) -> str:
         if (topic := topics.topic_of(code)) is not None:

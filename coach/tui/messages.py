@@ -112,8 +112,8 @@ class RecipesWanted(Request):
     """Read all recipes."""
 
 
-class FailedWanted(Request):
-    """Read the jobs that failed today from coach's memory: they may have left the queue."""
+class RememberedWanted(Request):
+    """Read the user's ended jobs from coach's memory: they may have left the queue."""
 
 
 class ReportWanted(Request):

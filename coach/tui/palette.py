@@ -22,6 +22,7 @@ from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits
 from textual.content import Content
 from textual.widgets import Input
 
+from coach.analysis.queueing.arrays import group_id, is_part
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.mode import Mode
@@ -143,10 +144,26 @@ def _places(context: Context, go: Callable[..., object]) -> Iterator[Place]:
         yield Place(run.run_id, "run", partial(go, "job", run.run_id))
     for job in own_first:
         yield Place(f"{job.job_id} {job.name}", "job", partial(go, "job", job.job_id))
+    yield from _ended_places(context, go)
     for node in snapshot.nodes:
         yield Place(node.name, "node", partial(go, "node", node.name))
     for user in dict.fromkeys(job.user for job in snapshot.jobs):
         yield Place(user, "user", partial(go, HOME.name, f"user:{user}"))
+
+
+def _ended_places(context: Context, go: Callable[..., object]) -> Iterator[Place]:
+    """Ended jobs that have left the queue, newest first: each job, and each array by its own number."""
+    listed = context.jobs_by_id
+    arrays = {group_id(job_id) for job_id in listed if is_part(job_id)}
+    for past in context.answers.past_jobs:
+        job = past.job
+        if job.job_id in listed or past.run_id is not None or context.run_of_job(job.job_id) is not None:
+            continue
+        array = group_id(job.job_id)
+        if is_part(job.job_id) and array not in arrays:
+            arrays.add(array)
+            yield Place(f"{array} {job.name}", "array that has ended", partial(go, "job", array))
+        yield Place(f"{job.job_id} {job.name}", "job that has ended", partial(go, "job", job.job_id))
 
 
 def rule_places(titles: Iterable[RuleTitle], go: Callable[..., object]) -> tuple[Place, ...]:

@@ -32,8 +32,8 @@ class Question(StrEnum):
     """Slurm's measurements of the user's running jobs: StepUses."""
     PAST_JOBS = "past_jobs"
     """The user's ended jobs: PastJobs."""
-    FAILED_TODAY = "failed_today"
-    """The user's jobs that failed within a day, from coach's memory: PastJobs. Slurm is not asked."""
+    REMEMBERED = "remembered"
+    """The user's ended jobs and their kept verdicts, from coach's memory: PastJobs. Slurm is not asked."""
     COHORT = "cohort"
     """The data that the runs of a course share: a Cohort."""
 
@@ -66,10 +66,14 @@ class Answers:
 
     @property
     def past_jobs(self) -> tuple[PastJob, ...]:
-        """Ended jobs, newest first: all recent ones if accounting was asked, else the failed jobs that coach
-        remembers."""
-        told = self[Question.PAST_JOBS].value or self[Question.FAILED_TODAY].value
-        return () if told is None else tuple(told.jobs)
+        """Ended jobs, newest first: those of the last answer of Slurm, and those that coach remembers."""
+        told, own = self[Question.PAST_JOBS].value, self[Question.REMEMBERED].value
+        jobs = () if told is None else tuple(told.jobs)
+        known = {past.job.job_id for past in jobs}
+        more = () if own is None else tuple(past for past in own.jobs if past.job.job_id not in known)
+        if not jobs or not more:
+            return jobs or more
+        return tuple(sorted((*more, *jobs), key=lambda past: -(past.job.end_time_s or 0.0)))
 
     def __getitem__(self, question: Question) -> Asked[Any]:
         return self.by_question.get(question) or Asked()

@@ -165,11 +165,13 @@ class Stage:
         on_done: Callable[[T], object],
         on_error: Callable[[UserError], object],
         what: str = "",
+        *,
+        can_stop: bool = True,
     ) -> None:
         """Run work that changes nothing in a thread of its own, so that it and launches do not wait for each
-        other."""
+        other. Without `can_stop`, Esc does not stop it but leaves the screen."""
         worker = Worker(self.deliver)
-        worker.do(*self._told(work, on_done, on_error, what, False))
+        worker.do(*self._told(work, on_done, on_error, what, not can_stop))
         worker.finish(timeout_s=0.0)  # its thread ends with the answer
 
     def ask(
@@ -213,13 +215,14 @@ class Stage:
         on_done: Callable[[T], object],
         on_error: Callable[[UserError], object],
         what: str,
-        is_change: bool,
+        is_kept: bool,
     ) -> tuple[Callable[[], T], Callable[[T], object], Callable[[UserError], object]]:
-        """The same three functions, with the work shown beside the keys while it lasts."""
+        """The same three functions, with the work shown beside the keys while it lasts. Esc stops it, unless
+        it `is_kept`."""
         if not what:
             return work, on_done, on_error
         stopped = UserError(f"stopped: {what}")
-        told = self._progress.begin(what, None if is_change else lambda: on_error(stopped))
+        told = self._progress.begin(what, None if is_kept else lambda: on_error(stopped))
 
         def begin() -> T:
             if told.is_stopped:

@@ -75,6 +75,11 @@ class Trainings:
         """True once any training has a measured number."""
         return any(not glance.is_empty or each.progress for glance, _, each in self._known.values())
 
+    @property
+    def is_any_use_measured(self) -> bool:
+        """True once the use of GPUs or CPUs of any training was measured."""
+        return any(training.gpus or training.cpus for _, _, training in self._known.values())
+
     def of(self, target: str) -> Training | None:
         """The training of a target: a run's id, or the job id of a job without a run."""
         known = self._known.get(target)

@@ -289,10 +289,12 @@ def test_the_numbers_that_a_log_prints_are_judged(
         assert "metrics: " not in told
 
 
-def test_a_log_cannot_be_compared(coach) -> None:  # type: ignore[no-untyped-def]
-    done = coach("compare", RECORDINGS / "nan", RECORDINGS / "typed/cuda-oom.log", "--backend", "local")
+def test_a_log_without_a_loss_cannot_be_compared(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    log = tmp_path / "hello.log"
+    log.write_text("hello\n")
+    done = coach("compare", RECORDINGS / "nan", log, "--backend", "local")
     assert done.returncode == 2
-    assert "not a run of coach" in done.stderr
+    assert f"{log}: no loss and no step was found" in done.stderr
 
 
 def test_all_rules_are_listed_and_muted_ones_are_marked(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

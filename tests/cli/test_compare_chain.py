@@ -1,21 +1,49 @@
-"""The table of a chain of fixes."""
+"""The table of a chain of fixes, and the comparison of trainings that coach did not launch."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from coach.analysis.comparing.fix_chain import Link
 from coach.cli import compare
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.sources.io import SystemIo
 
 
-def test_a_link_with_findings_of_info_alone_is_not_said_to_have_none(
+def test_each_link_names_the_code_of_its_finding_and_a_pending_one_has_none(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     links = [
         Link("good", "lr 0.05", "COMPLETED", None, True, None),
-        Link("bad", None, "FAILED", None, False, None),
+        Link("bad", None, "FAILED", None, False, None, found="MEM001"),
+        Link("waits", None, "PENDING", None, False, None),
     ]
     compare._print_chain(links)
-    good, bad = capsys.readouterr().out.splitlines()[1:]
+    good, bad, waits = capsys.readouterr().out.splitlines()[1:]
     assert "no warning" in good
-    assert "see check" in bad
+    assert "MEM001" in bad
+    assert waits.split() == ["waits", "PENDING", "–", "–", "–"]
+
+
+def test_two_logs_of_trainings_that_coach_did_not_launch_are_compared_by_their_losses(tmp_path: Path) -> None:
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
+    for name, loss in (("high", 4.0), ("low", 2.0)):
+        lines = (f"step {step} loss {loss + 0.01 * (step % 7):.3f}\n" for step in range(200))
+        (tmp_path / f"{name}.log").write_text("".join(lines))
+    (tmp_path / "empty.log").write_text("hello\n")
+
+    def compared(*names: str) -> compare.Comparison:
+        high, low = (str(tmp_path / name) for name in names)
+        return compare._compare(high, low, settings, SystemIo({}), "local", "ada")
+
+    (loss,) = (row for row in compared("high.log", "low.log").rows if row.quantity == "loss")
+    assert (loss.verdict, loss.before, loss.after) == (
+        "better",
+        pytest.approx(4, abs=0.1),
+        pytest.approx(2, abs=0.1),
+    )
+    with pytest.raises(UserError, match="no loss and no step was found in its logs and metric files"):
+        compared("high.log", "empty.log")

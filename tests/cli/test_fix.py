@@ -95,6 +95,15 @@ def test_a_fix_that_another_child_has_tried_is_refused_and_the_chain_is_named(sh
     assert "another fix is" not in done.stderr
 
 
+def test_a_list_without_fixes_has_no_header(shell: Shell) -> None:
+    path = shell.run(PARENT, {"lr": 0.05})
+    metrics = runs.RunPaths(path).metrics_of(0)
+    metrics.write_text(metrics.read_text().replace('"NaN"', "2.0"))
+    done = shell.coach(PARENT, "--list")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no finding has a fix that changes the launch" in done.stderr
+
+
 def test_a_refused_fix_leads_to_the_next_one_of_the_same_finding() -> None:
     parent = replace(run(), recipe="baseline", launch={"recipe": "baseline"})
     fixes = Fix("20 CPUs", {"cpus_per_task": 20}), Fix("look"), Fix("2 workers", {"num_workers": 2})

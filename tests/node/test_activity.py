@@ -149,6 +149,8 @@ def test_lustre_is_measured_if_its_statistics_can_be_read_else_it_is_a_gap(tmp_p
 def test_garbage_in_mountstats_is_passed_over() -> None:
     text = "device x mounted on /x with fstype nfs\n\tbytes: a b c d e f g\n\tREAD: 1 2 3\n\x00\xff"
     assert mounts.parse_nfs(text)["/x"].num_operations == 0
+    no_number = f"device x mounted on /x with fstype nfs\n\tREAD: 1 1 3 4 5 6 7 {'9' * 5000}\n"
+    assert mounts.parse_nfs(no_number)["/x"].num_operations == 0
 
 
 @pytest.mark.parametrize(("link_layer", "kind"), [("InfiniBand", "infiniband"), ("Ethernet", "roce")])

@@ -60,6 +60,18 @@ ARRAY = FRAMES + (
         ),
         ("/x/slurm_script: line 4: ./prepare.sh: Permission denied\n", "ENV011", "Make the file executable"),
         (
+            "srun: error: node1: task 0: Exited with exit code 2\n"
+            "slurmstepd-node1: error: execve(): accelerat: No such file or directory\n",
+            "DAT011",
+            "If its name is misspelt, correct it behind srun",
+        ),
+        ("/x/slurm_script: 4: ./runme: Permission denied\n", "ENV011", "Make the file executable"),
+        (
+            "/x/slurm_script: 4: cannot create /data/out.log: Permission denied\n",
+            "ENV011",
+            "Put runs, data and caches",
+        ),
+        (
             "/x/slurm_script: line 4: /data/out.log: Permission denied\n",
             "ENV011",
             "Put runs, data and caches",

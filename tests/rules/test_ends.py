@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from coach.analysis.judging.no_finding import Look, look_of, meaning_of
+from coach.analysis.judging.outcome_words import outcome_text
 from coach.model.judging.finding import Diagnosis, Finding, Severity
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
@@ -16,7 +17,7 @@ from coach.model.training.metrics import Step
 from coach.model.training.telemetry import HostSample
 from coach.rules.engine import Engine
 from coach.rules.registry import build
-from tests.rules.examples import causes, diagnose_log, history, run, scan, steps
+from tests.rules.examples import causes, diagnose_log, history, run, scan, steps, tail_of
 from tests.rules.recorded import RECORDINGS, diagnose
 
 ENDED = {
@@ -451,6 +452,46 @@ def test_a_printed_counter_says_how_much_time_the_whole_training_needs() -> None
     assert finding.fixes[0].title.endswith("20 of 40 epochs took 1.7 min, all 40 need about 3.3 min")
     unsure = limit_at(*(f"step {n:5}/1000  loss=2.0" for n in (0, 10, 20)), "srun: forcing job termination")
     assert "if it made progress to the end" in unsure.fixes[0].title
+
+
+def ended_at_its_limit(*lines: str) -> Diagnosis:
+    """A log of steps that ends with Slurm's line about the time limit, with the metrics that it prints."""
+    end = (
+        "slurmstepd-node3: error: *** JOB 17 ON node3 CANCELLED AT 2026-11-26T21:54:49 DUE TO TIME LIMIT ***"
+    )
+    text = "\n".join((*lines, end, ""))
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail_of(text),))
+    printed = [replace(step, time_s=None, step_time_s=None) for step in steps([2.0] * len(lines))]
+    return Engine(build()).diagnose(snapshot, history(printed))
+
+
+def test_the_steps_since_the_checkpoint_that_a_log_reports_are_lost_at_the_time_limit() -> None:
+    before = [f"step {n} loss 2.0" for n in range(1, 81)]
+    diagnosis = ended_at_its_limit(
+        *before, "saved checkpoint to a.pt", *(f"step {n} loss 2" for n in (81, 105))
+    )
+    assert diagnosis.outcome is not None
+    assert outcome_text(diagnosis.outcome) == (
+        "Slurm ended it at its time limit; 25 steps are lost since the last complete checkpoint"
+    )
+    (finding,) = diagnosis.findings
+    assert finding.fixes[0].title.startswith("Resume from the newest checkpoint that it reports, in line 81")
+    assert finding.fixes[-1].title.startswith("If it had printed its last step long before the end")
+    in_epochs = [line.replace("step", "epoch 1 step") for line in before]
+    diagnosis = ended_at_its_limit(
+        *in_epochs, "saved checkpoint to a.pt", "epoch 2 step 90 loss 2", "step 91 x"
+    )
+    assert diagnosis.outcome is not None
+    assert diagnosis.outcome.lost_steps is None
+
+
+def test_a_job_that_reported_no_checkpoint_until_its_time_limit_is_told_so() -> None:
+    diagnosis = ended_at_its_limit(*(f"step {n} loss 2.0" for n in range(1, 108)))
+    (finding,) = diagnosis.findings
+    assert finding.summary.endswith("ended by Slurm, at step 107; its log reports no checkpoint")
+    assert finding.fixes[0].title.startswith("Write checkpoints, resume from the newest in the next job")
+    assert diagnosis.outcome is not None
+    assert diagnosis.outcome.lost_steps is None
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,35 @@ def test_a_script_with_windows_line_ends_explains_the_names_that_are_not_found()
         ),
         ("slurmstepd-node2: error: execve(): /home/ada/run.sh: Exec format error", None),
         ("bash: ./train: cannot execute binary file: Exec format error", "file ./train"),
+        (
+            "slurmstepd-node1: error: execve(): bad interpreter(/usr/bin/pythn3): No such file or directory",
+            None,
+        ),
+        ("/usr/bin/env: ‘pythn’: No such file or directory", None),
+        ("/usr/bin/env: 'pythn': No such file or directory", None),
+        ("bash: /opt/tool: /usr/bin/perl: bad interpreter: No such file or directory", None),
     ],
 )
 def test_a_script_that_cannot_start_leads_to_its_first_line(line: str, command: str | None) -> None:
     (finding,) = diagnose_whole(line + "\n").findings
     assert (finding.rule, finding.fixes[0].command) == ("ENV025", command)
+
+
+def test_a_first_line_that_names_a_missing_program_is_the_cause_also_below_sruns_summary() -> None:
+    wrong = "slurmstepd-node1: error: execve(): bad interpreter(/usr/bin/pythn3): No such file or directory"
+    (finding,) = diagnose_whole(f"{wrong}\nsrun: error: node1: task 0: Exited with exit code 2\n").findings
+    assert (
+        finding.summary == "The first line of a script names a program that the node lacks: /usr/bin/pythn3"
+    )
+    assert finding.fixes[0].title.startswith(
+        "If it is misspelt or elsewhere, correct the script's first line"
+    )
+    assert finding.fixes[1].command == "srun ls -l /usr/bin/pythn3"
+
+
+@pytest.mark.parametrize("name", ["python", "python3", "torchrun"])
+def test_a_first_line_whose_program_an_environment_brings_is_told_as_that_environment(name: str) -> None:
+    assert of_a_whole_log(f"/usr/bin/env: ‘{name}’: No such file or directory") == ["conda_not_initialised"]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +76,6 @@ def test_a_script_that_cannot_start_leads_to_its_first_line(line: str, command: 
         (*CRLF.splitlines(), *(f"step {step} loss {2 / step:.3f}" for step in range(1, 300))),
         ("see the FAQ: './run.sh: /bin/bash^M: bad interpreter' means Windows line ends", "step 1 loss 2.0"),
         ("warning: label '3\\r' was stripped", "step 1 loss 2.0"),
-        ("bash: /opt/tool: /usr/bin/perl: bad interpreter: No such file or directory",),
     ],
 )
 def test_line_ends_that_stopped_nothing_are_no_alarm(lines: tuple[str, ...]) -> None:

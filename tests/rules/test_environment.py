@@ -119,6 +119,10 @@ DEADLY = {
         "bash: line 1: python3.11: command not found",
         "train.sh: 3: deepspeed: not found",
         "zsh:1: command not found: accelerate",
+        "/spool/job02709/slurm_script: line 3: /root/venvs/llm/bin/activate: No such file or directory",
+        "bash: venv/bin/activate: No such file or directory",
+        "slurm_script: 4: .: cannot open /root/venvs/llm/bin/activate: No such file",
+        "/spool/job02708/slurm_script: 4: source: not found",
     ],
     "disk_quota": [
         "OSError: [Errno 122] Disk quota exceeded: '/home/user/runs/model.pt'",
@@ -496,6 +500,47 @@ def test_an_environment_that_a_set_up_of_the_shell_would_not_activate_is_told_it
     assert finding.rule == "ENV008"
     assert why in finding.summary
     assert [each.title.startswith(fix) for each in finding.fixes] == [True]
+
+
+@pytest.mark.parametrize(
+    ("line", "says", "fix"),
+    [
+        (
+            "slurm_script: line 3: /venvs/llm/bin/activate: No such file or directory",
+            "The environment was not activated: the node has no /venvs/llm/bin/activate",
+            "See whether compute nodes have it",
+        ),
+        (
+            "slurm_script: line 3: .venv/bin/activate: No such file or directory",
+            "The environment was not activated: the node has no .venv/bin/activate",
+            "Correct that line of the script: name an environment that is there, by its full path",
+        ),
+        ("slurm_script: 4: source: not found", "sh runs the script, not bash", "Write `. FILE` in place of"),
+    ],
+)
+def test_an_environment_that_was_not_activated_comes_before_what_is_missing_because_of_it(
+    line: str, says: str, fix: str
+) -> None:
+    missing = (
+        "Traceback (most recent call last):",
+        '  File "/home/ada/train.py", line 1, in <module>',
+        "    import lightning",
+        "ModuleNotFoundError: No module named 'lightning'",
+    )
+    first, other = diagnose_whole("\n".join((line, *missing)) + "\n").findings
+    assert (first.rule, first.severity) == ("ENV008", Severity.CRITICAL)
+    assert says in first.summary
+    assert first.fixes[0].title.startswith(fix)
+    assert (other.rule, other.consequence_of) == ("ENV007", "ENV008")
+    trained = "".join(f"step {step} loss {2 / step:.3f}\n" for step in range(1, 60))
+    (alone,) = diagnose_whole(f"{line}\n{trained}").findings
+    assert (alone.rule, alone.severity) == ("ENV008", Severity.WARNING)
+
+
+def test_a_shell_without_conda_is_not_told_to_ask_conda() -> None:
+    (finding,) = diagnose_whole("slurm_script: line 3: conda: command not found\n").findings
+    assert not any("$(conda" in fix.title for fix in finding.fixes)
+    assert any("/etc/profile.d/conda.sh" in fix.title for fix in finding.fixes)
 
 
 def test_conda_comes_before_the_module_that_is_missing_because_of_it() -> None:

@@ -10,7 +10,17 @@ from coach.model.judging.finding import Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build
-from tests.rules.examples import causes, diagnose_log, diagnose_whole, judge, run, scan, steps
+from tests.rules.examples import (
+    causes,
+    diagnose_log,
+    diagnose_whole,
+    history,
+    judge,
+    run,
+    scan,
+    steps,
+    tail_of,
+)
 from tests.rules.recorded import diagnose
 
 LR = {"lr": {"default": 0.05, "usual": [1e-4, 1.0]}}
@@ -120,6 +130,71 @@ def test_a_loss_that_is_not_finite_is_found_in_every_spelling(log: str) -> None:
 )
 def test_words_that_fool_a_matcher_stay_silent(line: str) -> None:
     assert not diagnose_log(f"{line}\n{line}\n").findings
+
+
+@pytest.mark.parametrize(
+    ("losses", "norms", "is_told"),
+    [
+        ([2.1] * 39, "nan " * 39, True),
+        ([2.1] * 39, "inf " * 39, True),
+        ([2.1 - 0.005 * i for i in range(80)], "1.1 " * 20 + "nan " * 60, True),
+        ([2.1 - 0.005 * i for i in range(80)], "nan " * 80, False),
+        ([2.1 - 0.005 * i for i in range(80)], "1.1 " * 71 + "nan " * 9, False),
+        ([2.1 - 0.005 * i for i in range(80)], "1.1 1.2 1.1 inf " * 20, False),
+        ([2.1] * 40, "nan " * 39 + "1.1 ", False),
+    ],
+)
+def test_printed_gradients_that_stay_not_finite_are_told(
+    losses: list[float], norms: str, is_told: bool
+) -> None:
+    """The numbers of a log are also its metrics."""
+    pairs = list(zip(losses, norms.split(), strict=True))
+    text = "".join(f"{{'loss': {loss}, 'grad_norm': {norm}, 'epoch': 0.1}}\n" for loss, norm in pairs)
+    measured = [
+        replace(step, grad_norm=float(norm)) for step, (_, norm) in zip(steps(losses), pairs, strict=True)
+    ]
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail_of(text),))
+    found = Engine(build()).diagnose(snapshot, history(measured)).findings
+    assert ("NUM003" in [each.rule for each in found if each.severity >= 2]) is is_told
+
+
+@pytest.mark.parametrize("line", ["<{n:05}> objective={x} ema~{x} (0.1s)", "Iter {n}: cost = {x}, acc = 0.5"])
+def test_an_objective_of_another_name_is_told_once_it_stays_nan(line: str) -> None:
+    lines = [line.format(n=n, x="nan" if n > 76 else f"{4 / n:.4f}") for n in range(1, 120)]
+    (finding,) = diagnose_whole("\n".join([*lines, "done, saved model.pt", ""])).findings
+    assert (finding.rule, finding.severity, finding.evidence[0].line) == ("NUM001", Severity.CRITICAL, 77)
+    assert "is NaN in its newest 43 values" in finding.summary
+
+
+def table(broken: str, num_broken: int, header: str = "epoch   train      valid     time") -> str:
+    rows = [f"{n:5}   {4 / n:.4f}   {5 / n:.4f}   3.2s" for n in range(1, 12)]
+    rows += [f"{n:5}   {broken}   3.2s" for n in range(12, 12 + num_broken)]
+    return "\n".join([header, *rows, ""])
+
+
+def test_the_training_column_of_a_bare_table_is_told_once_it_stays_nan() -> None:
+    (finding,) = diagnose_whole(table("nan   nan", 18)).findings
+    assert (finding.rule, finding.evidence[0].line) == ("NUM001", 13)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        table("nan   nan", 4),
+        table("0.3   nan", 18),
+        table("nan   nan", 18, "epoch   a      b     time"),
+        "epoch   train   valid\n" + "".join(f"{n}   nan   0.5\n" for n in range(18)),
+        "step 1 cost = nan\n" * 4,
+        "step 1 cost = nan\n" * 9 + "step 2 cost = 0.5\n",
+        "step 1 loss = 0.5 cost = nan\n" * 9,
+        "epoch 1 validation cost = nan\n" * 9,
+        "step 1 best_cost: nan, val_objective=nan\n" * 9,
+        "the objective: nan values are skipped, acc 0.5\n" * 2,
+        "step 1 speedup = nan, opportunity cost-benefit=nan\n" * 9,
+    ],
+)
+def test_an_objective_of_another_name_is_no_alarm_unless_it_stays_nan(log: str) -> None:
+    assert causes(diagnose_whole(log)) == []
 
 
 def test_a_log_that_recovered_from_one_bad_value_is_silent() -> None:

@@ -96,6 +96,24 @@ def test_the_last_traceback_is_quoted_before_the_exit_status_of_its_launcher() -
     ]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "slurmstepd-node1: error: execve(): frobnicator: Permission was lost",
+        "the flux capacitor: no such plug",
+        "frob: cannot open the plug",
+    ],
+)
+@pytest.mark.parametrize("between", [(), ("good bye",), ("", "frob ended", "good bye")])
+def test_sruns_exit_status_is_not_the_last_error_if_an_error_stands_above_it(
+    said: str, between: tuple[str, ...]
+) -> None:
+    echo = "srun: error: node1: task 0: Exited with exit code 2"
+    finding = only(ended("FAILED", "starting", said, *between, echo))
+    assert finding.summary.endswith(f"the last error: {said}")
+    assert only(ended("FAILED", "starting", echo)).summary.endswith(f"the last error: {echo}")
+
+
 def test_stderr_comes_before_stdout_and_its_last_lines_where_nothing_sounds_like_an_error() -> None:
     logs = (
         tail("all files read", "and good bye", file="stdout.log"),

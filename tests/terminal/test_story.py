@@ -23,7 +23,7 @@ OpenTerminal = Callable[..., Terminal]
 
 PLAN = "submits exactly this script"
 LAUNCH = "› launch "
-OWN_NUM001 = re.compile(r"\A(?![\s\S]*elsewhere)[\s\S]*NUM001")
+OWN_NUM001 = re.compile(r"\A(?![\s\S]*other job)[\s\S]*NUM001")
 """In the breadcrumb of the plan. The line about Enter goes as well while the plan is made again."""
 
 
@@ -139,7 +139,7 @@ def test_ddp_on_two_nodes_is_healthy_then_nan_is_found_fixed_and_compared(
     # A model so small that it waits for its data would rightly be called input-bound.
     submit_plan(terminal, "2", is_slurm=True, nodes="2", lr="1e20", max_steps="1200", num_workers="0")
     terminal.wait_for("RUNNING", timeout_s=30)
-    # The top line shows it first for a job that was judged before its run was known: `elsewhere ✖ NUM001`.
+    # The top line shows it first for a job that was judged before its run was known: `other job ✖ NUM001`.
     terminal.wait_for(OWN_NUM001, "NaN", "step 2", timeout_s=60)
     terminal.send("F")
     terminal.wait_for("relaunches as a child run")

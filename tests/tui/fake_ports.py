@@ -294,7 +294,7 @@ class FakeQuestions:
     refusal: UserError | None = None
 
     def answer(self, question: Question) -> Any:
-        if question is Question.FAILED_TODAY:  # the first screen always asks it
+        if question is Question.REMEMBERED:  # the first screen always asks it
             return self.failed
         self.asked.append(question)
         if self.refusal is not None:

@@ -3,6 +3,7 @@ wait."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from coach.model.errors import UserError
 from coach.model.slurm.accounting import Efficiency, Part, PastJob, PriorityFactors
 from coach.model.slurm.cluster import GpuAllocation, Job
 from coach.tui.mode import Mode
+from coach.tui.question import Question
 from coach.tui.screens.cluster import ClusterScreen
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
@@ -208,3 +210,36 @@ async def test_the_history_shows_how_well_ended_jobs_used_their_resources_and_it
         assert "the accounting of Slurm" in driver.text()
         await driver.press("escape", "end", "enter")
         await driver.reaches("job")
+
+
+class SlowHistory(FakeQuestions):
+    """Slurm answers for the ended jobs when the test says so."""
+
+    def __init__(self, failed: PastJobs, past: PastJobs) -> None:
+        super().__init__(failed=failed, past=past)
+        self.may_answer = threading.Event()
+
+    def answer(self, question: Question) -> object:
+        if question is Question.PAST_JOBS:
+            self.may_answer.wait(60)
+        return super().answer(question)
+
+
+async def test_the_history_shows_what_coach_remembers_and_esc_leaves_it_without_ending_the_question() -> None:
+    own = PastJob(make_job("9", name="mine", state="TIMEOUT", end_time_s=NOW_S - 600), source="seen")
+    older = PastJob(make_job("8", name="older", state="FAILED", end_time_s=NOW_S - 700))
+    questions = SlowHistory(PastJobs((own,), (), 0), PastJobs((own, older), (), 0))
+    async with opened(ports=FakePorts(questions=questions)) as driver:
+        try:
+            await driver.press("H")
+            await driver.sees("1 ended job")
+            driver.clock.turn(3.0)
+            await driver.sees("asking for the jobs that have ended · 3 s")
+            assert "mine" in driver.text()
+            assert "Esc stops" not in driver.text()
+            await driver.press("escape")
+            await driver.reaches("cluster")
+        finally:
+            questions.may_answer.set()
+        await driver.press("H")
+        await driver.sees("2 ended jobs")

@@ -181,7 +181,7 @@ async def test_the_gravest_finding_stands_in_the_top_line_of_every_screen() -> N
             )
 
 
-async def test_over_a_screen_of_one_run_stands_its_own_finding_or_that_it_is_elsewhere() -> None:
+async def test_over_a_screen_of_one_run_stands_its_own_finding_or_that_of_another_job() -> None:
     session = with_foreign_job()
     wrong, well = session.snapshot, replace(session.snapshot.diagnoses[RUN_ID], findings=())
     wrong = replace(wrong, diagnoses=MappingProxyType({RUN_ID: well, "99": grave("99")}))
@@ -191,19 +191,19 @@ async def test_over_a_screen_of_one_run_stands_its_own_finding_or_that_it_is_els
         await driver.press("r", "enter")
         await driver.reaches("job")
         await driver.until(
-            lambda: "elsewhere ✖ GPU003 99" in driver.text().splitlines()[0], "it is elsewhere"
+            lambda: "other job ✖ GPU003 99" in driver.text().splitlines()[0], "it is elsewhere"
         )
         own = replace(wrong, diagnoses=MappingProxyType({RUN_ID: idle(RUN_ID), "99": grave("99")}))
         session.push(own)
         await driver.until(
             lambda: "▲ GPU003 ddp" in driver.text().splitlines()[0], "its own, which is milder"
         )
-        assert "elsewhere" not in driver.text()
+        assert "other job" not in driver.text()
         await driver.press("escape", "escape")
         await driver.until(lambda: "✖ GPU003 99" in driver.text().splitlines()[0], "the worst of all again")
 
 
-async def test_a_finding_on_the_job_of_the_run_on_screen_is_not_called_elsewhere() -> None:
+async def test_a_finding_on_the_job_of_the_run_on_screen_is_not_called_another_job_s() -> None:
     """The job was judged as a foreign one until its run was known; the list of runs is read more rarely."""
     snapshot = make_snapshot()
     judged = {RUN_ID: replace(snapshot.diagnoses[RUN_ID], findings=()), "17": grave("17")}
@@ -215,7 +215,7 @@ async def test_a_finding_on_the_job_of_the_run_on_screen_is_not_called_elsewhere
         await driver.reaches("job")
         session.push(early)
         await driver.until(lambda: "NUM001" not in driver.text().splitlines()[0], "the new diagnosis")
-        assert "elsewhere" not in driver.text().splitlines()[0]
+        assert "other job" not in driver.text().splitlines()[0]
 
 
 async def test_the_top_line_of_a_job_shows_the_job_s_own_finding() -> None:
@@ -260,6 +260,58 @@ async def test_home_opens_with_a_job_that_failed_today_though_the_queue_has_forg
         session.push(session.snapshot)
         await driver.until(lambda: "41" in session.watches[-1].targets, "the failed job is read")
         assert ports.questions.asked == []
+
+
+def kept_of(job_id: str) -> PastJobs:
+    """A job that completed today, with a verdict of an earlier session."""
+    ended = replace(make_job(job_id, "ada"), state="COMPLETED", end_time_s=NOW_S - 3600)
+    return PastJobs((PastJob(ended),), (), 0, {job_id: replace(idle(job_id), state="COMPLETED")})
+
+
+async def test_a_verdict_of_an_earlier_session_is_shown_at_once_and_its_job_is_not_read_again() -> None:
+    ports = FakePorts(questions=FakeQuestions(failed=kept_of("41")))
+    async with opened(ports=ports) as driver:
+        await driver.until(lambda: driver.app.context.answers.past_jobs, "what is remembered was read")
+        driver.session.push(driver.session.snapshot)
+        await driver.press("f")
+        await driver.sees("The GPUs hardly work")
+        await driver.press("/", "4", "1")
+        await driver.sees("filter")
+        assert "not checked" not in driver.text()
+        assert "41" not in driver.session.watches[-1].targets
+
+
+async def test_without_lost_gpu_hours_their_room_is_the_findings() -> None:
+    summary = "The GPUs hardly work in small batches"
+    kept = kept_of("41")
+    (finding,) = kept.verdicts["41"].findings
+    diagnosis = replace(kept.verdicts["41"], findings=(replace(finding, summary=summary),))
+    questions = FakeQuestions(failed=replace(kept, verdicts={"41": diagnosis}))
+    session = FakeSession(make_snapshot(jobs=(), runs=(), targets={}, diagnoses={}))
+    async with opened(session, FakePorts(questions=questions), size=(84, 24)) as driver:
+        await driver.until(lambda: driver.app.context.found, "what is remembered was read")
+        await driver.press("f")
+        await driver.sees(summary)
+        assert "LOST" not in driver.text()
+
+
+async def test_ended_jobs_and_arrays_that_coach_remembers_are_found_by_name_and_opened() -> None:
+    ended = {"state": "FAILED", "end_time_s": NOW_S - 3600}
+    jobs = (
+        *(PastJob(replace(make_job(f"62_{task}", "ada"), name="kfold", **ended)) for task in range(3)),
+        PastJob(replace(make_job("78", "ada"), name="my [bold]job", **ended)),
+    )
+    kept = PastJobs(jobs, (), 0, {"62_2": idle("62_2")})
+    async with opened(ports=FakePorts(questions=FakeQuestions(failed=kept))) as driver:
+        await driver.until(lambda: driver.app.context.answers.past_jobs, "what is remembered was read")
+        for words, seen in (("62", "62_2"), ("bold", "my [bold]job")):
+            await driver.press(":", *words, "enter")
+            await driver.reaches("job")
+            await driver.sees(seen)
+            assert "Slurm knows no job" not in driver.text()
+            is_array = words == "62"  # a finding of its task is not that of another job
+            assert ("other job" not in driver.text().splitlines()[0]) is is_array
+            await driver.press("escape")
 
 
 async def test_home_opens_with_the_jobs_that_went_wrong_on_top_the_worst_first_and_enter_opens_them() -> None:

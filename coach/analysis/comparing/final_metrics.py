@@ -48,6 +48,20 @@ def final_metrics(snapshot: TargetSnapshot, history: History, measured: Measured
     return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
 
 
+def loss_words(history: History) -> str | None:
+    """`NaN from step 12` if the newest loss is not finite, with the first step of that stretch; None if it is
+    finite or not known."""
+    steps = history.steps(history.ranks[0]) if history.ranks else ()
+    words, since = None, None
+    for step in reversed(list(steps)):
+        if step.loss is None:
+            continue
+        if math.isfinite(step.loss):
+            break
+        words, since = ("NaN" if math.isnan(step.loss) else "inf"), step.step
+    return None if words is None else f"{words} from step {since}"
+
+
 def _to_target(snapshot: TargetSnapshot) -> dict[str, float | None]:
     target = time_to_target(snapshot)
     return {} if target is None else {"time_to_target_s": target.training_s, "steps_to_target": target.step}

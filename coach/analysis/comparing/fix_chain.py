@@ -33,6 +33,8 @@ class Link:
     """True if it completed without a finding at warning or above."""
     throughput: Estimate | None
     is_best: bool = False
+    found: str | None = None
+    """Code of its primary finding, if that is at least a warning."""
 
 
 def ancestry(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coach.analysis.comparing.final_metrics import final_metrics, is_less_better
+from coach.analysis.comparing.final_metrics import final_metrics, is_less_better, loss_words
 from coach.analysis.comparing.scaling_laws import Scaling, Size, scaling_of, scaling_words
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.time_to_target import TimeToTarget, short_words, time_to_target
@@ -41,6 +41,8 @@ class Member:
     """Its last metrics; see `final_metrics`."""
     target: TimeToTarget | None = None
     """Its progress to its `target_accuracy`; None if none was set."""
+    loss_words: str | None = None
+    """`NaN from step 12`; None if its newest loss is finite or not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,20 @@ class Point:
     """Samples of one step of all ranks."""
     target: TimeToTarget | None = None
     """Its progress to its `target_accuracy`; None if none was set."""
+    loss_words: str | None = None
+    """`NaN from step 12`; null if its newest loss is finite or not known."""
+    found: str | None = None
+    """Code of the finding that ended it, or of its most severe one; null without a warning."""
+
+    @property
+    def result_words(self) -> str:
+        """The result, with the code of the finding if the result does not tell it."""
+        is_told = self.found is None or self.result == OUT_OF_MEMORY or self.found in self.result
+        return self.result if is_told else f"{self.result}, {self.found}"
+
+    def metric_words(self, metric: str) -> str | None:
+        """Words in place of a loss that is not a number; None for other metrics."""
+        return self.loss_words if "loss" in metric and metric not in self.metrics else None
 
     @property
     def target_words(self) -> str | None:
@@ -128,6 +144,7 @@ def member_of(run: Run, snapshot: TargetSnapshot, history: History, findings: Se
         next(iter((*expected, *loud)), None),
         final_metrics(snapshot, history, measured),
         time_to_target(snapshot),
+        loss_words(history),
     )
 
 
@@ -191,6 +208,8 @@ def _point(member: Member, ratio: float | None, efficiency: float | None) -> Poi
         dict(member.metrics),
         measured.global_batch,
         member.target,
+        member.loss_words,
+        None if member.finding is None else member.finding.rule,
     )
 
 

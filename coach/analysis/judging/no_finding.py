@@ -73,19 +73,33 @@ def sign_of(look: Look) -> str:
 def meaning_of(diagnosis: Diagnosis | None) -> str:
     """One line: the word and its meaning."""
     look = look_of(diagnosis)
-    if look is Look.NOT_LOOKED_AT and diagnosis is not None:
+    said = _said_of(look, diagnosis) if diagnosis is not None else None
+    return said or _MEANINGS[look]
+
+
+def _said_of(look: Look, diagnosis: Diagnosis) -> str | None:
+    """The meaning of the word for this target; None if the word always means the same."""
+    if look is Look.NOT_LOOKED_AT:
         return "not checked: it has not started"
-    if look is Look.SILENT and diagnosis is not None and diagnosis.silence is not None:
+    if look is Look.SILENT and diagnosis.silence is not None:
         return f"silent: {diagnosis.silence.because}"
-    if look is Look.NOTHING_KNOWN and diagnosis is not None and diagnosis.state == "COMPLETED":
+    if look is Look.NOTHING_KNOWN:
+        return _unknown(diagnosis.state)
+    return _healthy(diagnosis) if look is Look.HEALTHY else None
+
+
+def _unknown(state: str | None) -> str | None:
+    if state == "COMPLETED":
         return "nothing known: it COMPLETED, but coach read no loss of it"
-    if look is Look.NOTHING_KNOWN and diagnosis is not None and is_final(diagnosis.state):
-        return f"nothing known: no finding in a job that ended as {diagnosis.state}"
-    if look is Look.HEALTHY and diagnosis is not None and diagnosis.early_end is not None:
+    return f"nothing known: no finding in a job that ended as {state}" if is_final(state) else None
+
+
+def _healthy(diagnosis: Diagnosis) -> str | None:
+    if diagnosis.early_end is not None:
         return f"no problem found in the measurements, but {diagnosis.early_end.because}"
-    if look is Look.HEALTHY and diagnosis is not None and diagnosis.has_no_sampler:
+    if diagnosis.has_no_sampler:
         return "healthy by its log and metrics; its GPUs and CPUs were not measured"
-    return _MEANINGS[look]
+    return None
 
 
 def why_no_fix(diagnosis: Diagnosis | None) -> str:

@@ -96,26 +96,28 @@ def why_lines(verdict: Mapping[str, Any], now_s: float = 0.0) -> list[str]:
     lines += _said(verdict, target, now_s)
     if outcome is not None and outcome.end is not End.COMPLETED and (lost := lost_text(outcome)):
         lines.append(_cut(f"  {lost}"))
-    return lines[:MAX_LINES]
+    return [*lines, *_other_causes(verdict)][:MAX_LINES]
 
 
 def _said(verdict: Mapping[str, Any], target: str, now_s: float) -> list[str]:
     """The first finding; without one, why the job waits, or that nothing was found."""
     finding, waiting = next(iter(_tables(verdict, "findings")), None), pending_of(verdict)
     if finding is not None:
-        return [*_finding_lines(finding, target), *_other_causes(verdict)]
+        return list(_finding_lines(finding, target))
     if waiting is not None:
         return [_cut(f"  {line}") for line in waiting_lines(waiting, now_s)]
     return [f"  {_words_without_a_finding(verdict)}"]
 
 
 def _other_causes(verdict: Mapping[str, Any]) -> Iterator[str]:
-    """One line with the other causes of a whole array, whose tasks may end for several reasons."""
-    others = _tables(verdict, "findings")[1:] if len(_tables(verdict, "jobs")) > 1 else []
+    """One line with the other causes: of a whole array, whose tasks may end for several reasons, those above
+    info; of a job the critical ones that its first cause does not explain."""
+    least = Severity.WARNING if len(_tables(verdict, "jobs")) > 1 else Severity.CRITICAL
     told = [
         f"{_text(each, 'rule') or ''}: {_text(each, 'summary') or ''}"
-        for each in others
-        if (_WORDS.get(str(each.get("severity"))) or Severity.INFO) > Severity.INFO
+        for each in _tables(verdict, "findings")[1:]
+        if (_WORDS.get(str(each.get("severity"))) or Severity.INFO) >= least
+        and (least < Severity.CRITICAL or not _text(each, "consequence_of"))
     ]
     if told:
         yield _cut(f"  also {'; '.join(told)}")

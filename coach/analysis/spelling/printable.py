@@ -31,6 +31,8 @@ _DISPUTED = frozenset(
         ),
     )
 )
+_EMOJI_STYLES = "\ufe0e\ufe0f"
+"""Behind a symbol they only choose its colour, as in gloo's errors: there they are left out."""
 _MAX_MARKS = 2
 """Combining marks allowed on one letter: more of them cover the lines above and below."""
 _MARK = "Mn"
@@ -43,7 +45,10 @@ def printable(text: str) -> str:
         return text
     shown: list[str] = []
     num_marks = _MAX_MARKS  # a mark without a letter would stand on coach's own text before it
+    category = ""
     for char in text:
+        if char in _EMOJI_STYLES and category == "So":
+            continue
         category = unicodedata.category(char)
         num_marks = num_marks + 1 if category == _MARK else 0
         shown.append(_UNSHOWABLE if num_marks > _MAX_MARKS else _visible(char, category))

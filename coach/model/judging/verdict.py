@@ -34,6 +34,10 @@ class PastRun:
     """Code of the primary finding, if it is at least a warning."""
     cause: str | None = None
     summary: str | None = None
+    severity: str | None = None
+    """Severity of that finding, as its word; None if it was kept by an older version."""
+    name: str | None = None
+    """Name of its rule."""
     node: str | None = None
     """The node that the finding is about."""
     parameters: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)

@@ -19,12 +19,14 @@ class Saved:
     """When the last of its files was written, in epoch seconds."""
     torn: str | None = None
     """Why it cannot be loaded; None if it is complete."""
+    may_be_of: tuple[str, ...] = ()
+    """Ids of other jobs that may have written it; empty if it is the job's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedFound:
-    """Checkpoints of a directory, newest first, down to the newest complete one. `is_whole` is False if a
-    part of the directory was not searched."""
+    """Checkpoints of a directory, newest first, down to the newest complete one that is surely the job's.
+    `is_whole` is False if a part of the directory was not searched."""
 
     directory: str
     saved: tuple[Saved, ...] = ()
@@ -33,9 +35,14 @@ class SavedFound:
 
     @property
     def newest(self) -> Saved | None:
-        """The newest complete checkpoint."""
-        return next((each for each in self.saved if each.torn is None), None)
+        """The newest complete checkpoint that is surely the job's."""
+        return next((each for each in self.saved if each.torn is None and not each.may_be_of), None)
 
     @property
     def torn(self) -> tuple[Saved, ...]:
-        return tuple(each for each in self.saved if each.torn is not None)
+        return tuple(each for each in self.saved if each.torn is not None and not each.may_be_of)
+
+    @property
+    def doubtful(self) -> Saved | None:
+        """The newest checkpoint that another job may have written, if it is newer than `newest`."""
+        return next((each for each in self.saved if each.may_be_of), None)

@@ -53,8 +53,9 @@ class FileNotFound(EndingRule):
     What it sees
         Python's FileNotFoundError with its path, "can't open file", a model path that is not a folder
         ("Incorrect path_or_model_id"), torchvision's "Dataset not found", an assertion or a ValueError about
-        a path that does not exist; or the message of the job's own check at its start, or of coach's
-        trainers, that the data directory is missing and compute nodes do not download.
+        a path that does not exist; a file or a command that srun does not find; or the message of the job's
+        own check at its start, or of coach's trainers, that the data directory is missing and compute nodes
+        do not download.
     Why it matters
         Nothing was trained. If the path exists on the login node, the compute node does not see that file
         system.
@@ -65,9 +66,10 @@ class FileNotFound(EndingRule):
     What to do
         Look from a compute node: `srun ls PATH`. Relative paths start at the directory of submission.
         Download data on a login node, to a file system that all nodes see, and give the full path. Without
-        `data_dir`, coach's recipes train on generated data.
+        `data_dir`, coach's recipes train on generated data. A command that srun does not find is misspelt, or
+        of an environment that is not active.
     Sources
-        Python's OSError; transformers' hub utilities; torchvision.datasets.
+        Python's OSError; slurmstepd's execve(); transformers' hub utilities; torchvision.datasets.
     """
 
     code = "DAT011"
@@ -90,6 +92,8 @@ class FileNotFound(EndingRule):
             return "The data set does not exist, and the program was told not to download it"
         if hit.signature == "asserted":
             return "A file or folder that the program requires does not exist"
+        if command := _missing_command(hit):
+            return f"The node has no command {command}: srun looks for it on the PATH"
         return f"Not there, seen from the job: {_missing(hit) or 'a file'}"
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
@@ -101,6 +105,10 @@ class FileNotFound(EndingRule):
             yield Fix(
                 f"Correct the line `cd {cd[0]}` of the batch script: it failed, so the job ran elsewhere"
             )
+        if hit is not None and _missing_command(hit):
+            yield Fix("If its name is misspelt, correct it behind srun")
+            yield Fix("If an environment or a module brings it, activate or load that before srun")
+            return
         path = hit.fields.get("path") if hit is not None else None
         missing = _missing(hit)
         if missing is not None and missing.endswith(r"\r"):
@@ -111,21 +119,26 @@ class FileNotFound(EndingRule):
             return
         if missing is not None and path is None and re.fullmatch(r"/\S+", missing):
             path = missing
-        if hit is None or "text" in hit.fields:
-            yield Fix("Put it on a file system that compute nodes see, and name it by its full path")
-        elif path and path.startswith("/"):
-            yield Fix(
-                "See whether compute nodes have it, and put it on a file system that they all see",
-                command=f"srun ls -ld {shlex.quote(path)}",
-            )
-            yield Fix("If it was moved, removed or misspelt, correct the path where the job names it")
-        else:
-            yield Fix("Name it by its full path, on a file system that compute nodes see")
+        yield from _where_it_should_be(hit, path)
         if snapshot.run is not None:
             yield Fix(
                 "Fetch data on a login node, never in the job; without data_dir coach's recipes train on "
                 "generated data"
             )
+
+
+def _where_it_should_be(hit: LogHit | None, path: str | None) -> Iterable[Fix]:
+    """The fixes for a file that compute nodes lack; `path` is as the log names it."""
+    if hit is None or "text" in hit.fields:
+        yield Fix("Put it on a file system that compute nodes see, and name it by its full path")
+    elif path and path.startswith("/"):
+        yield Fix(
+            "See whether compute nodes have it, and put it on a file system that they all see",
+            command=f"srun ls -ld {shlex.quote(path)}",
+        )
+        yield Fix("If it was moved, removed or misspelt, correct the path where the job names it")
+    else:
+        yield Fix("Name it by its full path, on a file system that compute nodes see")
 
 
 def _errs_below(hit: LogHit, snapshot: TargetSnapshot) -> bool:
@@ -137,6 +150,12 @@ def _errs_below(hit: LogHit, snapshot: TargetSnapshot) -> bool:
 def _missing(hit: LogHit | None) -> str | None:
     """What is missing, as the log names it."""
     return next((hit.fields[key] for key in _FIELDS if key in hit.fields), None) if hit is not None else None
+
+
+def _missing_command(hit: LogHit) -> str | None:
+    """The command that srun did not find on the PATH; None if the job names a file by its path."""
+    name = hit.fields.get("executable")
+    return name if name is not None and "/" not in name else None
 
 
 def _failed_cd(hit: LogHit, snapshot: TargetSnapshot) -> tuple[str, int] | None:

@@ -43,7 +43,8 @@ class Hang(Rule):
         A log alone, also of a job that coach did not launch: the program had reported at least twenty steps,
         and is silent for ten minutes, ten times its usual pause and three times its longest known pause. That
         is info; with idle CPUs where they are sampled, a warning. A warning too: silence since a task of srun
-        failed while the other tasks still run.
+        failed while the other tasks still run, and a silence in which `coach stacks` showed that ranks wait
+        for one that stands elsewhere.
     Why it matters
         The job holds its nodes until its time limit and trains nothing. A longer limit does not help.
     When it stays silent

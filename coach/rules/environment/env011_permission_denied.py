@@ -14,13 +14,15 @@ from coach.rules.advice.placement import without_node
 from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
-_NOT_RUN = re.compile(r": line \d+: |trying to connect to the [Dd]ocker")
+_NOT_RUN = re.compile(r": (?:line )?\d+: |trying to connect to the [Dd]ocker")
 _NOT_STARTED = re.compile(
     r"execve\(\): (?P<file>/[^:]{1,400}): Permission denied$"
     r"|execvp error on file (?P<mpi>\S+) \(Permission denied\)"
-    r"|: line \d+: (?P<shell>[^\s:]{0,400}/[^\s:]{1,200}\.(?:py|sh)): Permission denied$"
+    r"|: line \d+: (?P<bash>[^\s:]{0,400}/[^\s:]{1,200}\.(?:py|sh)): Permission denied$"
+    r"|^\S{1,400}: \d+: (?P<dash>[^\s:]{0,400}/[^\s:]{1,200}): Permission denied$"
 )
-"""A program that could not be started: its file is not executable."""
+"""A program that could not be started: its file is not executable. bash says the same of a file that it may
+not write; dash says "cannot create" of that."""
 _LINES_WITHOUT = 10
 """A script that prints fewer lines than this after a refused command had nothing else to run."""
 

@@ -1,4 +1,4 @@
-"""ENV025: a script cannot be run as it is written: it has Windows line ends, or no `#!` line."""
+"""ENV025: a script cannot be run as it is written: it has Windows line ends, no `#!` line, or a wrong one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class ScriptFormat(EndingRule):
         Signs of Windows line ends (CRLF): "/bin/bash^M: bad interpreter", "env: ‘bash\r’: No such file",
         "$'\r': command not found", names of commands, folders and files in a shell's messages that end in
         "\r". bash 5's "cannot execute: required file not found": the program that the first line names does
-        not exist, most often because that line ends in "\r". "Exec format error": the file has no `#!` line,
+        not exist, most often because that line ends in "\r". srun's "bad interpreter(FILE)", bash's "FILE:
+        bad interpreter" and "/usr/bin/env: ‘NAME’: No such file": the first line names a program that does
+        not exist. "Exec format error": the file has no `#!` line,
         or is a program for another type of CPU.
     Why it matters
         Nothing was started, or the script ran with names that do not exist.
@@ -34,7 +36,8 @@ class ScriptFormat(EndingRule):
         DAT011 tells of "\r" there. The finding is info if the program went on.
     What to do
         `sed -i 's/\r$//' FILE`, or `dos2unix FILE`; tell the editor, and git (`core.autocrlf input`), to keep
-        Unix line ends. A script without a `#!` line gets `#!/bin/bash` as its first line. `file FILE` names
+        Unix line ends. If its first line names a program that is not there, correct it, or load what brings
+        that program. A script without a `#!` line gets `#!/bin/bash` as its first line. `file FILE` names
         the format of a file.
     Sources
         execve(2), ENOEXEC and ENOENT; bash's execute_cmd.c; env(1); slurmstepd's execve().
@@ -57,6 +60,10 @@ class ScriptFormat(EndingRule):
                 f"The program that the first line of {script} names does not exist: most likely the file has "
                 "Windows line ends"
             )
+        if "interpreter" in hit.fields:
+            return (
+                f"The first line of {script} names a program that the node lacks: {hit.fields['interpreter']}"
+            )
         if "binary" in hit.fields:
             return f"{script} is a program for another type of CPU, or a damaged one"
         return f"{script} was not started: it has no #! line, or is a program for another type of CPU"
@@ -77,9 +84,20 @@ class ScriptFormat(EndingRule):
                 command=f"head -n 1 {file} | cat -A",
             )
             yield convert
+        elif "interpreter" in hit.fields:
+            yield from _other_interpreter(hit.fields["interpreter"])
         elif "binary" in hit.fields:
             yield look
             yield Fix("Build it, or take it, for the CPUs of the nodes (`uname -m` names their type)")
         else:
             yield Fix("If it is a script, make #!/bin/bash its first line, or start it by `bash FILE`")
             yield look
+
+
+def _other_interpreter(name: str) -> Iterable[Fix]:
+    """The fixes for a first line that names a program that is not there."""
+    yield Fix("If it is misspelt or elsewhere, correct the script's first line, as in #!/usr/bin/env python3")
+    if name.startswith("/"):
+        yield Fix("See whether compute nodes have it", command=f"srun ls -l {shlex.quote(name)}")
+    else:
+        yield Fix("If an environment or a module brings it, activate or load that before the script starts")

@@ -37,9 +37,10 @@ _FATAL = re.compile(
     rf"|(?!ERROR:[\w.]+:)(?:ERROR|Error|error):{_NUMBER}|error\[\w+\]:"
     r"|(?:srun|salloc|sbatch|docker|podman|apptainer|singularity|enroot|mpirun|mpiexec|make|cmake|ninja|gcc"
     r"|g\+\+|nvcc|ld|bash|sh|python\d?|conda|rsync"
-    r"|slurmstepd: error: pyxis): (?:error|fatal|ERROR|FATAL|\*\*\*|Error|can't open|command not found"
-    r"|.{1,200}: No such file)"
-    r"|\S{1,120}:\d{1,7}(?::\d{1,5})?: (?:fatal )?error: |slurmstepd: error: (?:pyxis|execve|couldn't exec)"
+    r"|slurmstepd\S{0,80}: error: pyxis): (?:error|fatal|ERROR|FATAL|\*\*\*|Error|can't open"
+    r"|command not found|.{1,200}: No such file)"
+    r"|\S{1,120}:\d{1,7}(?::\d{1,5})?: (?:fatal )?error: "
+    r"|slurmstepd\S{0,80}: error: (?:pyxis|execve|couldn't exec)"
     r"|(?:Lmod has detected the following error|ModuleCmd_\w+\.c\(\d+\):ERROR|Unable to locate a modulefile"
     r"|Module ERROR)"
     r"|F\d{4} \d\d:\d\d:|make(?:\[\d+\])?: \*\*\* |thread '.{0,80}' panicked at |panic: |Aborted\b"
@@ -197,7 +198,7 @@ def _error(tail: LogTail, lines: Sequence[str], last: int) -> Block:
     # the least.
     said = next((i for i in range(first, last + 1) if _is_error(lines[i]) and not _is_echo(lines[i])), None)
     if said is None:
-        said, first = last, max(0, min(first, last - _MAX_ABOVE))
+        said, first = _above(lines, last), max(0, min(first, last - _MAX_ABOVE))
     own = last + 1
     if _PARAGRAPH.match(lines[last]):
         own += sum(1 for _ in takewhile(str.strip, lines[own:]))
@@ -216,6 +217,12 @@ def _error(tail: LogTail, lines: Sequence[str], last: int) -> Block:
         num_alive(lines[own:]),
         bool(_SHELL.match(lines[said])),
     )
+
+
+def _above(lines: Sequence[str], last: int) -> int:
+    """The nearest line with a word of failure above a launcher's exit status; the status without one."""
+    near = range(last - 1, max(-1, last - 1 - _MAX_ABOVE), -1)
+    return next((i for i in near if _BROAD.search(lines[i]) and not _is_echo(lines[i])), last)
 
 
 def _belongs(line: str) -> bool:

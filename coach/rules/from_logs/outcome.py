@@ -21,10 +21,13 @@ from coach.rules.advice.launched_with import saves_in_run_dir
 from coach.rules.causes import REGISTER
 from coach.rules.from_logs.aftermath import signs_of, went_on
 from coach.rules.from_logs.loss_lines import PROGRESS, last_losses
+from coach.rules.from_logs.printed_progress import lost_steps
 from coach.rules.from_logs.quoted_evidence import hits_of
 
 KILL = "MEM008"
 """The rule about SIGKILL."""
+TIME_LIMIT = "JOB002"
+"""The rule about Slurm's time limit."""
 LOST_PEER = ("DST003", "DST004", "DST005", "DST019", "DST020")
 """Rules about messages of ranks that wait for a rank that has ended."""
 REFUSED = "BadConstraints"
@@ -36,6 +39,7 @@ _FROM_SIGNAL, _MAX_SIGNAL = 128, 64
 """A shell reports signal N as exit status 128 + N, N up to 64."""
 _NO_FAULT = frozenset({"FAILED", "COMPLETED", None})
 """Final states that Slurm does not cause itself."""
+_NO_BAD_END = frozenset({End.UNKNOWN, End.RUNNING, End.COMPLETED})
 _SIGNALLED = re.compile(r"RaisedSignal:(\d{1,3})")
 """Slurm's reason for a job whose script ended by a signal."""
 _LOST = re.compile(
@@ -56,13 +60,16 @@ def judge(snapshot: TargetSnapshot, history: History) -> Outcome:
     newest = [steps[-1] for rank in history.ranks if (steps := history.steps(rank))]
     last_s = max((step.time_s for step in newest if step.time_s is not None), default=None)
     saved = max(snapshot.checkpoints, key=lambda each: each.step, default=None)
+    lost = max(0, max(step.step for step in newest) - saved.step) if saved and newest else None
+    if saved is None and end not in _NO_BAD_END:
+        lost = lost_steps(snapshot)
     return Outcome(
         end=end,
         reason=reason,
         exit_code=exit_status(snapshot),
         first=first,
         survived=tuple(survived),
-        lost_steps=max(0, max(step.step for step in newest) - saved.step) if saved and newest else None,
+        lost_steps=lost,
         lost_s=max(0.0, last_s - saved.time_s) if saved and last_s is not None else None,
         can_resume=_can_resume(snapshot),
         signs=signs,
@@ -180,6 +187,8 @@ def _end_by_status(snapshot: TargetSnapshot, code: int | None) -> tuple[End, str
         return End.SIGNAL, str(signal)
     if status:
         return End.STATUS, str(status)
+    if status is None and any(hit.fields.get("what") == "JOB" for hit in hits_of(snapshot, TIME_LIMIT)):
+        return End.SLURM, "TIMEOUT"
     return (End.COMPLETED if status == 0 or has_good_end(snapshot) else End.UNKNOWN), None
 
 

@@ -26,6 +26,10 @@ _SAVED = re.compile(
     re.IGNORECASE,
 )
 _NOT_SAVED = re.compile(r"\b(?:not|no|cannot|fail\w*|error|every|will|before)\b", re.IGNORECASE)
+_STEP = re.compile(
+    r"\b(?:global[ _]?step|step|iter(?:ation)?|update)s?\b[\s:=\[(#]{0,6}(?P<step>\d{1,12})(?![\d.])",
+    re.IGNORECASE,
+)
 _LINES_AFTER_SAVING = 2
 """A program that went on for so many lines had finished its checkpoint."""
 _MIN_SEEN = 2
@@ -153,6 +157,33 @@ def reported_checkpoint(snapshot: TargetSnapshot) -> Evidence | None:
             if _SAVED.search(line) and not _NOT_SAVED.search(line):
                 return Evidence(line, tail.file, tail.first_line + number)
     return None
+
+
+def lost_steps(snapshot: TargetSnapshot) -> int | None:
+    """Steps printed after the newest checkpoint that the program reports; None if there is no such report, or
+    if the steps may begin again in each epoch."""
+    saved = reported_checkpoint(snapshot)
+    tail = next((tail for tail in snapshot.log_tails if saved is not None and tail.file == saved.file), None)
+    if saved is None or saved.line is None or tail is None:
+        return None
+    steps = _steps(tail)
+    place = saved.line - tail.first_line
+    before = [step for number, step in steps if number <= place]
+    return steps[-1][1] - before[-1] if before else None
+
+
+def last_step(snapshot: TargetSnapshot) -> int | None:
+    """The last step that the program printed in its only log; None if unknown."""
+    steps = _steps(snapshot.log_tails[0]) if len(snapshot.log_tails) == 1 else []
+    return steps[-1][1] if steps else None
+
+
+def _steps(tail: LogTail) -> list[tuple[int, int]]:
+    """(index of the line, step) of the kept lines; empty if the steps begin again, or may in each epoch."""
+    seen = [(number, line[:512]) for number, line in enumerate(tail.plain) if _STEP.search(line[:512])]
+    steps = [(number, int(found["step"])) for number, line in seen if (found := _STEP.search(line))]
+    is_anew = any(before > after for (_, before), (_, after) in pairwise(steps))
+    return [] if is_anew or any(_EPOCH.search(line) for _, line in seen) else steps
 
 
 def silence_s(snapshot: TargetSnapshot) -> float | None:

@@ -62,7 +62,8 @@ class Silence:
 
     @property
     def words(self) -> str:
-        return f"no output for {self.silent_s / 60:.0f} min"
+        """Whole minutes, as the screen counts them above the log."""
+        return f"no output for {int(self.silent_s // 60)} min"
 
 
 def started_s(snapshot: TargetSnapshot) -> float | None:

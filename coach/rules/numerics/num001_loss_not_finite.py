@@ -19,6 +19,7 @@ from coach.rules.advice.launched_with import float_parameter, usual_range
 from coach.rules.advice.remedies import bf16, lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs import loss_lines as losslines
+from coach.rules.from_logs import other_objectives
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
 from coach.rules.from_numbers.loss_course import are_adversaries, trained_on
 
@@ -71,7 +72,9 @@ class LossNotFinite(Rule):
         ended. In a log: a NaN or infinity behind the key of a training loss (`loss: nan`, `'loss': nan`,
         `train_loss=nan`, `loss nan (nan)`) or, in a log without a finite `loss`, of a loss function (`mse`,
         `bce`, `nll`, `xent`, `elbo`, `CE`, `cross entropy`; `train_mae`, `train_rmse`, `train_objective`);
-        rows of a table whose header names a loss; YOLO's and darknet's tables, and the messages of trainers
+        rows of a table whose header names a loss; in a log that names no loss at all, five or more NaN at its
+        end behind `objective`, `cost`, `nll`, `perplexity` or `ppl`, or in the column `train` of a table that
+        had numbers before; YOLO's and darknet's tables, and the messages of trainers
         that stop because of it ("Loss is nan, stopping training", anomaly detection's "returned nan values").
         In the output of transformers' Trainer: a loss of exactly 0 beside a `grad_norm` of NaN; without
         norms, `zeros` losses of exactly 0 up to the end, right after a loss far from 0. The Trainer omits NaN
@@ -153,7 +156,8 @@ class LossNotFinite(Rule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         measured = list(self._from_metrics(snapshot, history))
-        yield from measured or self._from_log(snapshot)
+        found = measured or list(self._from_log(snapshot))
+        yield from found or self._from_objective(snapshot, history)
 
     def _from_metrics(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         broken = {rank: found for rank in history.ranks if (found := _broken(history, rank))}
@@ -245,6 +249,22 @@ class LossNotFinite(Rule):
             fixes=tuple(self._fixes(snapshot.run)),
             since_s=first.time_s,
         )
+
+    def _from_objective(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        """A hit for a log without a loss whose objective has another name."""
+        if history.ranks or hits_of(snapshot, losslines.PROGRESS.rule) or are_adversaries(snapshot):
+            return
+        broken = other_objectives.broken_objective(snapshot.log_tails)
+        if broken:
+            yield Hit(
+                summary=(
+                    f"The training objective, called {broken[0].fields['key']}, is NaN in its newest "
+                    f"{len(broken)} values"
+                ),
+                evidence=(quote(broken[0]), quote(broken[-1])),
+                confidence=0.7,
+                fixes=tuple(self._fixes(snapshot.run)),
+            )
 
     def _lines(self, snapshot: TargetSnapshot) -> _Lines:
         not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]

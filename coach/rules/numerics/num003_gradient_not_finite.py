@@ -27,14 +27,14 @@ class GradientNotFinite(Rule):
     What it sees
         In the metrics: `grad_norm` is not finite in a tenth or more of the newest steps with a finite loss.
         In a log: at least the newest `min_lines` lines with a finite loss all have a gradient norm that is
-        not finite (`grad_norm nan`), and the loss does not fall.
+        not finite (`grad_norm nan`), and the loss does not fall, or the norm was finite before.
     Why it matters
         With a gradient scaler each of these steps is skipped, and its time is lost. Without one, the weights
         become NaN.
     When it stays silent
         On single steps: a gradient scaler finds the loss scale of fp16 by such steps. On the first steps. If
-        the loss is not finite (NUM001). In a log, while the loss falls: then the program computes the norm
-        wrongly.
+        the loss is not finite (NUM001). In a log whose norm was never finite, while the loss falls: then the
+        program computes the norm wrongly.
     What to do
         Use bf16 if the GPU supports it. Else keep softmax, normalization layers and the loss in fp32. A
         higher initial loss scale makes it worse. Clipping does not help: by a NaN norm it makes all gradients
@@ -65,9 +65,7 @@ class GradientNotFinite(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        yield from (
-            self._from_metrics(snapshot, history) if history.ranks else self._from_log(snapshot, history)
-        )
+        yield from list(self._from_metrics(snapshot, history)) or self._from_log(snapshot)
 
     def _from_metrics(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         window = int(self.values["window"])
@@ -97,20 +95,21 @@ class GradientNotFinite(Rule):
             )
             return
 
-    def _from_log(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        for points in courses(snapshot, history):
+    def _from_log(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
+        for points in courses(snapshot, History()):  # without metrics, it reads the printed lines
             bad = _newest_without_norm(points)
             if len(bad) < self.values["min_lines"]:
                 continue
-            losses, half = [point.loss for point in bad], len(bad) // 2
-            first, last = fmean(losses[:half]), fmean(losses[-half:])
-            if first - last >= self.values["fall"] * first or are_adversaries(snapshot):
+            was_finite = any(map(_has_finite_norm, points))
+            is_falling = self._falls([point.loss for point in bad])
+            if (is_falling and not was_finite) or are_adversaries(snapshot):
                 continue
             is_nan = _norm_of(bad[0]) == "nan"
             yield Hit(
                 summary=(
                     f"The gradients are {'NaN' if is_nan else 'infinite'} in the newest {len(bad)} lines "
-                    "with a loss, and the loss does not fall"
+                    "with a loss, "
+                    + ("and were finite before" if is_falling else "and the loss does not fall")
                 ),
                 evidence=(bad[0].evidence, bad[-1].evidence),
                 confidence=0.8,
@@ -119,6 +118,16 @@ class GradientNotFinite(Rule):
                 since_s=bad[0].time_s,
             )
             return
+
+    def _falls(self, losses: Sequence[float]) -> bool:
+        """True if the mean of the later half is clearly below that of the earlier half."""
+        half = len(losses) // 2
+        first, last = fmean(losses[:half]), fmean(losses[-half:])
+        return first - last >= self.values["fall"] * first
+
+
+def _has_finite_norm(point: Point) -> bool:
+    return _norm_of(point).isdigit()
 
 
 def _norm_of(point: Point) -> str:

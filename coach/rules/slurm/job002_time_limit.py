@@ -16,6 +16,7 @@ from coach.rules.base import Threshold
 from coach.rules.from_logs.printed_progress import (
     Counted,
     counted,
+    last_step,
     reported_checkpoint,
     seen_silence_s,
     silence_s,
@@ -100,7 +101,7 @@ class TimeLimit(EndedBySlurm):
         is_local = snapshot.run is not None and snapshot.run.backend == "local"
         by = "coach" if is_local else others[0] if others else "Slurm"
         done = counted(snapshot)
-        where = f", at {done.word} {done.done} of {done.total}" if done is not None else ""
+        where = f", at {done.word} {done.done} of {done.total}" if done is not None else _unsaved(snapshot)
         limit = "--deadline" if snapshot.state == "DEADLINE" else "time limit"
         return f"{what} reached its {limit} and was ended by {by}{where}"
 
@@ -140,7 +141,8 @@ class TimeLimit(EndedBySlurm):
             )
             return
         done, needed_s = counted(snapshot), self._needed_s(snapshot, history)
-        if self._standstill_s(snapshot, history) is None and done is None:
+        is_unsure = self._standstill_s(snapshot, history) is None and done is None
+        if is_unsure and not history.ranks:
             yield Fix("First check that it still made progress: a hang reaches any limit")
         if needed_s is not None:
             why = f"at its pace all steps take {needed_s / 60:.1f} min"
@@ -159,6 +161,11 @@ class TimeLimit(EndedBySlurm):
                 "before its limit"
             )
         yield from saved_before_limit(snapshot.run, _time_limit_s(snapshot), _step_time_s(history), title)
+        if is_unsure and history.ranks:
+            yield Fix(
+                "If it had printed its last step long before the end, find out what it waited for (coach "
+                "stacks on the next attempt): a hang reaches any limit"
+            )
 
     def _of_standstill(self, snapshot: TargetSnapshot, history: History) -> Fix | None:
         """The only advice for a job that stood still; None if it worked, or if that is not known."""
@@ -240,6 +247,14 @@ class TimeLimit(EndedBySlurm):
         )
         median_s = times[len(times) // 2] if times else 0.0
         return max(self.values["standstill_s"], self.values["standstill_steps"] * median_s)
+
+
+def _unsaved(snapshot: TargetSnapshot) -> str:
+    """Where it was if its log reports steps and no checkpoint; empty if the checkpoints are known."""
+    step = last_step(snapshot)
+    if step is None or snapshot.checkpoints or reported_checkpoint(snapshot) is not None:
+        return ""
+    return f", at step {step}; its log reports no checkpoint"
 
 
 def _step_time_s(history: History) -> float | None:

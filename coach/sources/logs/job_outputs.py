@@ -173,12 +173,18 @@ class OutputPaths:
         self._wanted: set[str] = set()
         self._asked_s: dict[str, float] = {}
         self._error = ""
+        self._is_queue_known = False
         self._turn = threading.Lock()
         self.summaries = JobSummaries(io, self.known) if asks_summaries else None
 
-    def learn(self, jobs: Iterable[Job]) -> None:
+    def learn(self, jobs: Iterable[Job], *, is_own_queue: bool = False) -> None:
         """Add rows of the queue. Rows of all users have no paths, but show on which nodes a job has
-        started."""
+        started.
+
+        `is_own_queue`: they are all of the user's jobs that Slurm knows. From then on Slurm is not asked for
+        a job that coach saw end.
+        """
+        self._is_queue_known = self._is_queue_known or is_own_queue
         for job in jobs:
             known = self._rows.get(job.job_id)
             if job.stdout is not None:
@@ -270,7 +276,11 @@ class OutputPaths:
 
     def _ask(self) -> None:
         """Query all wanted jobs that are still unknown."""
+        if self._is_queue_known:
+            self._take(self._seen_to_end(), self._wanted - self._rows.keys())
         wanted = self._wanted - self._rows.keys()
+        if not wanted:
+            return
         self._asked_s.update(dict.fromkeys(wanted, self._io.now()))
         result = self._io.run(jobs_by_id_query(_numbers(wanted)))
         self._error = _failure(result) or "Slurm has forgotten the job"
@@ -284,6 +294,13 @@ class OutputPaths:
         missing -= self._rows.keys()
         if missing:
             self._take(self._ask_accounting(missing), missing)
+
+    def _seen_to_end(self) -> list[Job]:
+        """The remembered jobs that had ended when they were last seen."""
+        newest: dict[str, Job] = {}
+        for job in self._remembered():
+            newest.setdefault(job.job_id, job)
+        return [job for job in newest.values() if is_final(job.state)]
 
     def _ask_accounting(self, job_ids: Iterable[str]) -> Iterable[Job]:
         for fields in (_TOLD, _SUBMITTED):

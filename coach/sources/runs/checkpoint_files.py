@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path, PurePosixPath
 
 from coach.model.training.checkpoint_files import Saved
@@ -71,20 +71,44 @@ def _nearest_above(path: str, folders: Collection[str]) -> str | None:
     return next((str(up) for up in PurePosixPath(path).parents if str(up) in folders), None)
 
 
-def newest_saved(io: Io, directory: Path, paths: Iterable[str], from_s: float) -> tuple[Saved, ...]:
-    """Checkpoints that were written at or after `from_s`, newest first, down to the newest complete one."""
+def newest_saved(
+    io: Io,
+    directory: Path,
+    paths: Iterable[str],
+    from_s: float,
+    writers_of: Callable[[str, float], tuple[str, ...]] = lambda path, time_s: (),
+) -> tuple[Saved, ...]:
+    """Checkpoints that were written at or after `from_s`, newest first, down to the newest complete one.
+
+    `writers_of` gets a path and its time, and returns the other jobs that may have written it. Of such
+    checkpoints only the newest is returned, and none that is older than the newest complete one.
+    """
     dated = []
     for path, files in groups(paths).items():
         times = [time_s for file in files if (time_s := _modified_s(io, directory / file)) is not None]
         if times and max(times) >= from_s:
             dated.append((max(times), path, files))
     found: list[Saved] = []
-    for time_s, path, files in sorted(dated, reverse=True)[:_MAX_LOOKED_AT]:
+    num_own = 0
+    for time_s, path, files in sorted(dated, reverse=True):
+        if num_own == _MAX_LOOKED_AT:
+            break
+        if writers := writers_of(path, time_s):
+            if not any(each.may_be_of for each in found):
+                made_by, torn = _judge(io, directory, path, files)
+                found.append(Saved(str(directory / path), made_by, step_of(path), time_s, torn, writers))
+            continue
+        num_own += 1
         made_by, torn = _judge(io, directory, path, files)
         found.append(Saved(str(directory / path), made_by, step_of(path), time_s, torn))
         if torn is None:
             break
     return tuple(found)
+
+
+def without_steps(path: str) -> str:
+    """The path without the numbers that are steps: `ckpt-17/step_80.pt` becomes `ckpt-17/.pt`."""
+    return _STEP.sub("", path)
 
 
 def step_of(path: str) -> int | None:

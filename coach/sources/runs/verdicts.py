@@ -23,7 +23,9 @@ MAX_RUNS = 2000
 _MAX_FILE_BYTES = 8 << 20
 _MAX_TEXT = 400
 
-_TEXTS = frozenset({"target", "work", "state", "rule", "cause", "summary", "node", "device"})
+_TEXTS = frozenset(
+    {"target", "work", "state", "rule", "cause", "summary", "severity", "name", "node", "device"}
+)
 _TABLES = frozenset({"parameters", "resources", "versions"})
 _Key = tuple[str, float | None]
 

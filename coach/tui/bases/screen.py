@@ -143,7 +143,7 @@ class CoachScreen(Screen[None]):
 
     def _gravest(self, now_s: float) -> Line:
         """The most severe finding of the screen's subjects; if they have none, the most severe of the others,
-        marked `elsewhere`."""
+        marked `other job`."""
         found, subjects = self.context.found, self.subjects
         own = worst({name: found[name] for name in subjects if name in found}, now_s)
         if own is not None or not subjects:

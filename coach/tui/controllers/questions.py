@@ -30,7 +30,7 @@ _OF_SLURM = (
     Question.RESERVATIONS,
     Question.ALLOCATIONS,
     Question.STEP_USE,
-    Question.FAILED_TODAY,
+    Question.REMEMBERED,
 )
 
 _WORDS = {
@@ -38,7 +38,7 @@ _WORDS = {
     Question.COHORT: "reading the runs of the course",
 }
 """Names of questions that may take long and that a screen waits for. Other questions show their state beside
-their answer."""
+their answer. Esc leaves the screen, and the question goes on."""
 
 
 class Questions:
@@ -54,11 +54,15 @@ class Questions:
     def handlers(self) -> Handlers:
         return {
             messages.Wanted: self._ask,
-            messages.FailedWanted: lambda message: self._ask(messages.Wanted(Question.FAILED_TODAY)),
+            messages.RememberedWanted: lambda message: self.remember(),
             messages.ReportWanted: self._examine,
             messages.RuleWanted: self._explain,
             messages.ExplainWanted: lambda message: explanations.explain(self._stage, message),
         }
+
+    def remember(self) -> None:
+        """Read the ended jobs from coach's memory again, if the last answer is old."""
+        self._ask(messages.Wanted(Question.REMEMBERED))
 
     def _ask(self, message: messages.Wanted) -> None:
         context, question = self._stage.context, message.question
@@ -79,10 +83,13 @@ class Questions:
                 question, Asked(known.value, _whole(error), known.time_s, failed_s=context.now_s)
             ),
             _WORDS.get(question, ""),
+            can_stop=False,
         )
 
     def _keep(self, question: Question, asked: Asked[Any]) -> None:
         self._stage.context.answers.by_question[question] = asked
+        if question is Question.REMEMBERED:
+            self._stage.context.use_kept_verdicts()
         if self._stage.top is not None and question in self._stage.top.questions:
             self._stage.redraw()
 

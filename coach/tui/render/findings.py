@@ -31,8 +31,19 @@ CAUSE_COLUMNS = tuple(
 )
 """On the first screen the column of the cause is wide, because people read it there. At 80 columns it
 replaces the GPU-hours, which the Findings screen shows."""
+_LEAST_WITH_NAMES = 104
+"""Least width of a list with names and states."""
 LEAST_GPU_HOURS = 0.01
 """Less than this (36 s of one GPU) is shown as `< 0.01`."""
+
+
+def finding_columns(found: Iterable[RankedFinding], width: int) -> tuple[str, ...]:
+    """The names of the columns; empty for the usual ones. Without lost GPU-hours their column leaves its room
+    to the findings."""
+    if any((each.lost_gpu_hours or 0.0) > 0 for each in found):
+        return ()
+    narrow = ("severity", "rule", "job", "summary")
+    return narrow if width < _LEAST_WITH_NAMES else (*narrow[:3], "name", "state", "summary", "since")
 
 
 def finding_key(ranked: RankedFinding) -> str:
@@ -104,7 +115,7 @@ def verdict_title(
         told = f"{num_warned} of {num_judged} checked jobs warned"
     unread = f" · {num_unread} {Look.NOT_LOOKED_AT.value}" if num_unread else ""
     way = f"{label('open')} opens" if is_focused else f"{label('pane')} goes here"
-    return f"{told} · {way}, {label('all_findings')} lists all{unread}"
+    return f"{told}{unread} · {way}, {label('all_findings')} lists all"
 
 
 def newest_critical(groups: Iterable[Sequence[RankedFinding]]) -> str | None:
@@ -120,13 +131,13 @@ def newest_critical(groups: Iterable[Sequence[RankedFinding]]) -> str | None:
 
 
 def worst_line(worst: RankedFinding | None, *, is_elsewhere: bool = False) -> Line:
-    """`✖ MEM001 ddp-4f2a`, or `elsewhere ✖ MEM001 ddp-4f2a`; empty if nothing is wrong."""
+    """`✖ MEM001 ddp-4f2a`, or `other job ✖ MEM001 ddp-4f2a`; empty if nothing is wrong."""
     if worst is None:
         return ()
     severity = worst.finding.severity
     text = f"{severity_sign(severity).text} {worst.finding.rule} {short_id(worst.target)}"
     finding = Span(text, severity_tone(severity))
-    return (muted("elsewhere "), finding) if is_elsewhere else (finding,)
+    return (muted("other job "), finding) if is_elsewhere else (finding,)
 
 
 def withheld_line(diagnoses: Iterable[Diagnosis | None]) -> Line:

@@ -77,7 +77,7 @@ def _columns(group: Group) -> list[tuple[Column, Callable[[Point], str]]]:
         *(
             (
                 Column(name, title, 10, align="right"),
-                lambda point, name=name: number(point.metrics.get(name)),
+                lambda point, name=name: _metric(point, name),
             )
             for name, title in _RESULTS
         ),
@@ -96,6 +96,11 @@ def _columns(group: Group) -> list[tuple[Column, Callable[[Point], str]]]:
     ]
 
 
+def _metric(point: Point, name: str) -> str:
+    words = point.metric_words(name)
+    return number(point.metrics.get(name)) if words is None else words.partition(" ")[0]
+
+
 def _is_known(cell_of: Callable[[Point], str], points: Sequence[Point]) -> bool:
     return any(cell_of(point) != UNKNOWN for point in points)
 
@@ -106,7 +111,7 @@ def _end(point: Point) -> Line:
     tone = "info" if point.result == OUT_OF_MEMORY else job_state_tone(point.state)
     target = "" if point.target is None else f"  {_target(point.target)}"
     bar = Span("█" * filled, "accent")
-    return line(Span(printable(point.result), tone), target, "  ", bar)
+    return line(Span(printable(point.result_words), tone), target, "  ", bar)
 
 
 def _target(told: TimeToTarget) -> str:

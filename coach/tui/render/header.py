@@ -136,11 +136,14 @@ def _bad_row_lines(snapshot: Snapshot) -> Iterator[Line]:
 
 
 _COUNTED_WIDTH = 100
+_OLD_S = 30.0
+"""Seconds. A user may wait for data that are older than this."""
 
 
 def spending_line(snapshot: Snapshot, width: int) -> Line:
     """Why the next answers come later: Slurm is slow, or coach has asked it enough in this minute. The RPCs
-    of the last minute stand behind it, of a budget that is spent only where there is room."""
+    of the last minute stand behind it. On a narrow terminal, a spent budget is told only while the data are
+    old."""
     spending = snapshot.spending
     if spending is None:
         return ()
@@ -151,11 +154,17 @@ def spending_line(snapshot: Snapshot, width: int) -> Line:
     elif any((status.duration_s or 0.0) >= SLOW_S for status in statuses):
         words = "▲ controller slow, backing off"
     elif spending.is_waiting:
-        why = Span("coach waits, to spare Slurm", "warning")
-        return (why, muted(" · "), counter) if width >= _COUNTED_WIDTH else (why,)
+        if width < _COUNTED_WIDTH:  # it would take half of the keys' room
+            return (Span("sparing Slurm", "warning"),) if _are_old(statuses, snapshot.now_s) else ()
+        return (Span("coach waits, to spare Slurm", "warning"), muted(" · "), counter)
     else:
         return ()
     return (Span(words, "warning"), muted(" · "), counter)
+
+
+def _are_old(statuses: Sequence[SourceStatus], now_s: float) -> bool:
+    ages = [data_age(status, now_s) for status in statuses]
+    return any(old_s is None or old_s > _OLD_S for old_s in ages)
 
 
 def processor_line(limit_s: float, width: int) -> Line:

@@ -79,11 +79,14 @@ _ALL_LAYOUTS = (
 """(Least width, columns) for lists with followed trainings. The last columns are dropped first."""
 
 
-def training_columns(width: int, *, are_all_shown: bool) -> tuple[str, ...]:
-    """The columns for a list of trainings of this width."""
+def training_columns(width: int, *, are_all_shown: bool, has_use: bool = True) -> tuple[str, ...]:
+    """The columns for a list of trainings of this width. Without a measured use of devices, the column of the
+    use leaves its room to the names."""
     layouts = _ALL_LAYOUTS if are_all_shown else _OWN_LAYOUTS
-    names = [names for least, names in layouts if width >= least]
-    return tuple(names[-1].split())
+    names = [names for least, names in layouts if width >= least][-1].split()
+    if has_use or "use" not in names:
+        return tuple(names)
+    return tuple("name" if name == "short_name" else name for name in names if name != "use")
 
 
 _STATE_ORDER = {"RUNNING": 0, "COMPLETING": 1, "CONFIGURING": 1, "SUSPENDED": 2, "PENDING": 3}
@@ -421,7 +424,8 @@ def empty_queue_note(why: EmptyBecause, label: KeyLabel) -> str:
         return "waiting for the first answer…"
     everybody = "" if why.are_all_shown or not why.has_queue else f"{label('all')}: everybody's"
     if why.is_failed_today or why.query:
-        return _nothing_found(why, everybody)
+        ended = f"{label('history')}: ended ones" if why.has_queue and not why.is_recorded else ""
+        return _nothing_found(why, everybody, ended)
     if why.are_all_shown and why.are_others_hidden:
         return f"You have no jobs; {_OTHERS_HIDDEN}"
     launch = f"1: train a small model, {label('new_launch')}: launch yours" if why.can_launch else ""
@@ -429,12 +433,12 @@ def empty_queue_note(why: EmptyBecause, label: KeyLabel) -> str:
     return f"{_nothing_there(why)}. {ways}" if ways else _nothing_there(why)
 
 
-def _nothing_found(why: EmptyBecause, everybody: str) -> str:
+def _nothing_found(why: EmptyBecause, everybody: str, ended: str) -> str:
     if why.is_failed_today:
         return "Nothing of yours ended badly within a day. Esc: all your jobs"
     if why.are_all_shown:
         return "No job matches the filter. Esc clears it"
-    return ", ".join(filter(None, ("No job of yours matches the filter. Esc clears it", everybody)))
+    return ", ".join(filter(None, ("No job of yours matches. Esc clears the filter", everybody, ended)))
 
 
 def _nothing_there(why: EmptyBecause) -> str:

@@ -31,8 +31,8 @@ from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_
 from coach.tui.messages import (
     Done,
     ExplainWanted,
-    FailedWanted,
     FirstLookWanted,
+    RememberedWanted,
     SavedViewsChanged,
     ScreenOpened,
     ScreenShown,
@@ -130,7 +130,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
 
     def on_mount(self) -> None:
         self.query_one("#queue").focus()
-        self.post_message(FailedWanted())
+        self.post_message(RememberedWanted())
         self.post_message(FirstLookWanted())
 
     @property
@@ -222,7 +222,8 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         has_answer = has_answer and is_told and not self._queue.is_late
         query, columns = self._queue_view.view.filter, self._queue_view.columns
         if not columns and context.trainings.is_any_measured:
-            columns = training_columns(width, are_all_shown=are_all)
+            has_use = context.trainings.is_any_use_measured
+            columns = training_columns(width, are_all_shown=are_all, has_use=has_use)
         self.queue.lay_out(columns, self._queue_view.sorted_column)
         rows = job_rows(queue, context.user, context.now_s, self._told.of, self._told.array_of)
         empty = self._told.empty_queue_note(query, has_answer=has_answer, is_failed=self._is_failed_shown)

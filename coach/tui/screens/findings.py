@@ -15,7 +15,7 @@ from coach.tui.context import Context
 from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Question
 from coach.tui.render.finding import proof_place
-from coach.tui.render.findings import FINDING_COLUMNS, finding_key, finding_rows
+from coach.tui.render.findings import FINDING_COLUMNS, finding_columns, finding_key, finding_rows
 from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
@@ -37,6 +37,7 @@ class FindingsScreen(ListScreen, screen="findings"):
 
     def on_mount(self) -> None:
         self.table.focus()
+        self.post_message(Wanted(Question.REMEMBERED))
         self.post_message(Wanted(Question.PAST_JOBS))
 
     def show(self) -> None:
@@ -47,11 +48,12 @@ class FindingsScreen(ListScreen, screen="findings"):
         words = (Look.HEALTHY, Look.SILENT, Look.NOTHING_KNOWN)
         told = [f"{looks[look]} {look.value}" for look in words if looks[look]]
         empty = f"no finding: {', '.join(told)}" if told else Look.NOT_LOOKED_AT.value
+        self.table.lay_out(finding_columns(self._found, self.app.size.width), None)
         self.table.set_rows(finding_rows(self._found, context.now_s), empty)
         query = self.table.query_text
         title = f"{plural(len(self._found), 'finding')} in {plural(num_judged, 'checked job')}"
         if num_unread:
-            title += f" · {num_unread} {Look.NOT_LOOKED_AT.value}"
+            title += f" · {num_unread} {Look.NOT_LOOKED_AT.value} yet, being read"
         if num_held := sum(why_withheld(each) is not None for each in context.diagnoses.values()):
             title += f" · {num_held} hidden, drill: answer first"
         self.table.set_title(

@@ -30,7 +30,7 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
     """The table of ended jobs, asked once when it opens: from accounting if it answers, else from the run
     directories and from the queues that coach saw."""
 
-    questions = (Question.PAST_JOBS,)
+    questions = (Question.PAST_JOBS, Question.REMEMBERED)
 
     def __init__(self, context: Context) -> None:
         self._view: TableView[PastJob] = TableView(
@@ -46,6 +46,7 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
 
     def on_mount(self) -> None:
         self.table.focus()
+        self.post_message(Wanted(Question.REMEMBERED))
         self.post_message(Wanted(Question.PAST_JOBS))
 
     @property
@@ -56,10 +57,15 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
     def _told(self) -> Asked[PastJobs]:
         return self.context.answers[Question.PAST_JOBS]
 
+    @property
+    def _jobs(self) -> tuple[PastJob, ...]:
+        """The jobs that coach remembers, until Slurm's answer adds its own."""
+        told = self._told.value
+        return self.context.answers.past_jobs if told is None else told.jobs
+
     def _past(self) -> PastJob | None:
         """The job under the cursor."""
-        jobs = self._told.value.jobs if self._told.value is not None else ()
-        return next((past for past in jobs if past_key(past) == self.table.cursor_key), None)
+        return next((past for past in self._jobs if past_key(past) == self.table.cursor_key), None)
 
     def show(self) -> None:
         now_s, told, width = self.context.now_s, self._told, self.app.size.width
@@ -67,10 +73,10 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
         heading += self._notes(width)
         self.pane("#told").styles.height = len(heading)
         self.pane("#told").set_lines(heading)
-        jobs = told.value.jobs if told.value is not None else ()
+        jobs = self._jobs
         empty = "no job of yours has ended" if told.value is not None else "waiting for the first answer…"
         found, query = self._view.matching(jobs), self._view.view.filter
-        if query and told.value is not None:
+        if query and jobs:
             empty = "no job matches the filter; Esc clears it"
         self.table.lay_out(self._view.columns, self._view.sorted_column)
         rows = history_rows(in_order(found, self._view.orders), now_s)

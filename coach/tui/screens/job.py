@@ -75,7 +75,13 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        return (self.target,)
+        """Of an array also its tasks."""
+        folded = self._found[1]
+        return (
+            (self.target, *(part.job_id for part in folded.parts if folded.is_folded))
+            if folded
+            else (self.target,)
+        )
 
     def _folded(self) -> FoldedJob | None:
         """The job's row. The last row is kept after the job has left the queue."""
@@ -94,6 +100,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         subject = job_subject(context, self._asked_for, folded, self._past)
         self._follow(subject)
         if not subject.is_known:
+            self._ask_for_ended()
             self.pane("#body").set_lines([line(muted(f" {text}")) for text in self._why_unknown()])
             return
         if folded is not None and self._past is None and self._is_forgotten(folded):
@@ -118,6 +125,12 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             self.context.now_s if subject.is_live else None,
         )
 
+    def _ask_for_ended(self) -> None:
+        """Ask for the ended jobs, once: a job or array that is in no list may be among them."""
+        if Question.PAST_JOBS not in self.questions:
+            self.questions = (*self.questions, Question.PAST_JOBS)
+            self.post_message(Wanted(Question.PAST_JOBS))
+
     def _why_unknown(self) -> tuple[str, ...]:
         """The text for a job that is in no list."""
         sources = self.context.snapshot.sources
@@ -125,7 +138,8 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         if self.targets and queue is not None and queue.error is not None:
             told = f"Slurm does not answer: {printable(queue.error)}"
             return (f"job {printable(self._asked_for)} is in no list that coach has", told)
-        if self.targets and (asked is None or asked.data_time_s is None):
+        is_asked = self.context.answers[Question.PAST_JOBS].is_under_way
+        if is_asked or (self.targets and (asked is None or asked.data_time_s is None)):
             return (f"asking Slurm for job {printable(self._asked_for)}…",)
         label = self.context.label
         if "jobs" in self.context.snapshot.hidden:

@@ -8,8 +8,8 @@ source could not report is noted beside the others' answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from coach.sources.slurm.ended_jobs import history_query, parse_history
 from coach.sources.slurm.text import failure_words
 
 if TYPE_CHECKING:
+    from coach.model.judging.finding import Diagnosis
     from coach.workflows.judging import earlier_runs  # it loads the rules
 else:
     earlier_runs = late("coach.workflows.judging", "earlier_runs")
@@ -48,6 +49,8 @@ class PastJobs:
     jobs: tuple[PastJob, ...]
     notes: tuple[str, ...]
     num_bad_rows: int
+    verdicts: Mapping[str, Diagnosis] = field(default_factory=dict)
+    """By job id, the verdicts that coach has kept, without evidence and fixes."""
 
 
 def read_past_jobs(

@@ -226,7 +226,7 @@ def _lost(verb: Verb, touched: Sequence[Named], settings: Settings, io: Io) -> t
     if len(running) != 1:
         return ()
     job_id = running[0].job_id
-    return lost_of_job(io, job_id, run_dir_of(touched[0], job_id, settings))
+    return lost_of_job(io, job_id, run_dir_of(touched[0], job_id, settings), settings)
 
 
 def _waiting(

@@ -1,6 +1,7 @@
 """Find the work that would be lost if a running job ended now. Called only when a person is about to end it.
 
-Searches one directory, within the same bounds as for logs; Slurm is asked only for its path.
+Searches one directory, within the same bounds as for logs. A checkpoint that another job may have written
+does not count.
 """
 
 from __future__ import annotations
@@ -9,34 +10,16 @@ from pathlib import Path
 
 from coach import runs
 from coach.analysis.spelling.slurm import format_time
+from coach.config import Settings
 from coach.model.slurm.cluster import is_final
 from coach.model.training.checkpoint_files import Saved, SavedFound
 from coach.model.training.run import Run
 from coach.sources.io import Io
-from coach.sources.logs.job_outputs import OutputPaths
-from coach.sources.runs.checkpoint_files import newest_saved
-from coach.workflows.judging.job_files import MAX_DEPTH, Walk
-
-_OF_A_RUN = "run.json"
-_BEFORE_S = 60.0
-"""Seconds by which the clocks of nodes and file servers may differ."""
-
-
-def find_saved(io: Io, directory: Path, from_s: float) -> SavedFound:
-    """The newest checkpoints below a directory that were written after `from_s`.
-
-    Run directories of coach below it are left out: a run's checkpoints are searched in its own directory.
-    """
-    walk = Walk(io, directory, MAX_DEPTH)
-    found = tuple(walk.paths())
-    of_runs = tuple(path.removesuffix(_OF_A_RUN) for path in found if path.endswith(f"/{_OF_A_RUN}"))
-    paths = tuple(path for path in found if not path.startswith(of_runs))
-    return SavedFound(
-        str(directory),
-        newest_saved(io, directory, paths, from_s - _BEFORE_S),
-        walk.is_whole,
-        walk.problem,
-    )
+from coach.workflows.jobs.own_checkpoints import saved_below, saved_of_job
+from coach.workflows.judging.job_files import (
+    job_names,
+)
+from coach.workflows.judging.targets import output_paths_of
 
 
 def lost_of_run(io: Io, run: Run) -> tuple[str, ...]:
@@ -47,33 +30,27 @@ def lost_of_run(io: Io, run: Run) -> tuple[str, ...]:
     return _lost(io, Path(run.run_dir), run.started_time_s, run.num_gpus)
 
 
-def lost_of_job(io: Io, job_id: str, run_dir: Path | None) -> tuple[str, ...]:
+def lost_of_job(io: Io, job_id: str, run_dir: Path | None, settings: Settings) -> tuple[str, ...]:
     """The loss if this running job ends now, as lines: from the run's directory if coach launched it, else
     from the job's working directory."""
-    job = OutputPaths(io).row(job_id)
+    paths = output_paths_of(io, settings)
+    job = paths.row(job_id)
     if job is None or job.start_time_s is None:
         return ()
     if run_dir is not None:
         return _lost(io, run_dir, job.start_time_s, job.num_gpus)
     if job.work_dir is None:
         return ()
-    found = _found(io, Path(job.work_dir), job.start_time_s)
+    found = saved_of_job(io, job, Path(job.work_dir), paths)
     return lost_lines(found, job.start_time_s, job.num_gpus, io.now())
 
 
 def _lost(io: Io, run_dir: Path, start_s: float, num_gpus: int | None) -> tuple[str, ...]:
     directory = runs.RunPaths(run_dir).checkpoints_dir
-    found = _found(io, directory, 0.0)
+    found = saved_below(io, directory, 0.0)
     if found.problem is not None:
         found = SavedFound(str(directory))  # the run creates the folder with its first checkpoint
     return lost_lines(found, start_s, num_gpus, io.now())
-
-
-def _found(io: Io, directory: Path, from_s: float) -> SavedFound:
-    try:
-        return find_saved(io, directory, from_s)
-    except OSError as error:
-        return SavedFound(str(directory), problem=error.strerror or str(error))
 
 
 # The words. A torn checkpoint is reported as torn: a person who relies on it loses more.
@@ -89,6 +66,7 @@ def lost_lines(
     if found.problem is not None:
         return (f"whether a checkpoint is there is not known: {found.directory}: {found.problem}",)
     torn = tuple(f"incomplete: {_named(each, found)}: {each.torn}" for each in found.torn)
+    torn += _doubtful(found, now_s)
     newest = found.newest
     since_s = start_s if newest is None else max(newest.time_s, start_s or 0.0)
     cost = _cost(since_s, num_gpus, now_s)
@@ -108,6 +86,21 @@ def lost_lines(
         )
     where = found.directory if found.is_whole else f"the searched part of {found.directory}"
     return (f"lost: {cost}: no complete checkpoint of this attempt was found in {where}", *torn)
+
+
+def _doubtful(found: SavedFound, now_s: float) -> tuple[str, ...]:
+    """The newest checkpoint that may be another job's."""
+    saved = found.doubtful
+    if saved is None:
+        return ()
+    old = format_time(max(0, round(now_s - saved.time_s)))
+    jobs = "job" if len(saved.may_be_of) == 1 else "jobs"
+    return (
+        (
+            f"not counted: {_named(saved, found)}, {old} old: it may belong to {jobs} "
+            f"{job_names(saved.may_be_of)}, in the same directory at that time"
+        ),
+    )
 
 
 def _named(saved: Saved, found: SavedFound) -> str:

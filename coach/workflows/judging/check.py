@@ -177,7 +177,8 @@ class Checker:
             try:
                 snapshot, history, diagnosis, files = self._read(target, queue)
                 this = self._past.note(snapshot, history, diagnosis)
-                read.append((diagnosis, snapshot, this, _paths_read(target, snapshot, files)))
+                seen = stacks_kept.with_stacks(diagnosis, snapshot, self._settings)
+                read.append((seen, snapshot, this, _paths_read(target, snapshot, files)))
             except UserError as error:
                 # The reason stands in the place of this diagnosis, and the other targets are judged all the
                 # same.

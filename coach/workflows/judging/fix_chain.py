@@ -60,6 +60,8 @@ def _link(run: Run, settings: Settings, io: Io, backend: str, user: str, engine:
     snapshot, history = read_once(target, settings, io, backend, user, signatures(engine.rules))
     findings = engine.diagnose(snapshot, history).findings
     state = snapshot.state or run.state
-    is_well = state == "COMPLETED" and all(each.severity < Severity.WARNING for each in findings)
+    found = next((each.rule for each in findings if each.severity >= Severity.WARNING), None)
+    is_well = state == "COMPLETED" and found is None
     fix, trial = (None, None) if run.fix is None else (run.fix.title, run.fix.trial_steps)
-    return Link(run.run_id, fix, state, trial, is_well, measure(snapshot, history).throughput)
+    throughput = measure(snapshot, history).throughput
+    return Link(run.run_id, fix, state, trial, is_well, throughput, found=found)

@@ -264,21 +264,25 @@ def kind_of(path: str) -> Kind | None:
 def kind_for(job: Job, named_by_script: Sequence[str] = ()) -> Callable[[str], Kind | None]:
     """The kinds for one job: a log counts only if its name has the job's number, or matches a pattern that
     the script names."""
-    numbers = {job.job_id, job.raw_job_id} - {None}
-    named = re.compile(rf"(?<!\d)(?:{'|'.join(re.escape(str(number)) for number in numbers)})(?![\d_])")
-
+    is_named = names_job(job)
     of_steps = [re.compile(rf"(?:.*/)?(?:{pattern})") for pattern in named_by_script]
 
     def kind(path: str) -> Kind | None:
         name = path.rpartition("/")[2]
         if found := _common_kind(path):
             return found
-        places = named.finditer(name) if _LOG.search(name) else ()
-        if any(not _OTHER_NUMBER.search(name[: place.start()]) for place in places):
+        if _LOG.search(name) and is_named(name):
             return Kind.LOG
         return Kind.STEP_LOG if any(pattern.fullmatch(path) for pattern in of_steps) else None
 
     return kind
+
+
+def names_job(job: Job) -> Callable[[str], bool]:
+    """True for a text that has the job's number, and not as the number of a node, a rank or an epoch."""
+    numbers = {job.job_id, job.raw_job_id} - {None}
+    named = re.compile(rf"(?<!\d)(?:{'|'.join(re.escape(str(number)) for number in numbers)})(?![\d_])")
+    return lambda text: any(not _OTHER_NUMBER.search(text[: at.start()]) for at in named.finditer(text))
 
 
 def kind_in_folder(pattern: str) -> Callable[[str], Kind | None]:
@@ -377,7 +381,8 @@ class ForeignFiles(ABC):
             return ["its directory is not known: only the files that Slurm names were looked for"]
         shared = (
             "the numbers in its log are not read, as other jobs wrote to it at the same time "
-            f"({_named(found.sharers)}): give each job a log of its own, for example sbatch -o slurm-%j.out"
+            f"({job_names(found.sharers)}): "
+            "give each job a log of its own, for example sbatch -o slurm-%j.out"
         )
         return [*([shared] if self._is_log_shared() else []), *self._lines_of(found)]
 
@@ -391,7 +396,7 @@ class ForeignFiles(ABC):
         if found.rivals:
             return [
                 f"{where}: other files there may belong to other jobs that ran there too "
-                f"({_named(found.rivals)}): name yours with --log, --metrics"
+                f"({job_names(found.rivals)}): name yours with --log, --metrics"
             ]
         told = []
         if missing:
@@ -410,7 +415,8 @@ class ForeignFiles(ABC):
     def _look(self) -> Found | None: ...
 
 
-def _named(job_ids: Sequence[str]) -> str:
+def job_names(job_ids: Sequence[str]) -> str:
+    """The first ids, and the number of further ones."""
     more = len(job_ids) - MAX_NAMED
     return ", ".join(job_ids[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -443,9 +449,8 @@ class JobFiles(ForeignFiles):
         job = self._output_paths.row(self._job_id) if "[" not in self._job_id else None
         if job is None or job.work_dir is None or job.state == "PENDING":
             return None
-        started_s = job.start_time_s if job.start_time_s is not None else job.submit_time_s
-        window = Window(math.inf if started_s is None else started_s, _end_s(job))
-        rivals = self._rivals(job, window)
+        window = window_of(job)
+        rivals = rivals_of(job, window, self._output_paths)
         named = self._named_by_script(job)
         inside = f"{re.escape(job.work_dir.rstrip('/'))}/"
         within = [pattern.removeprefix(inside) for pattern in named]
@@ -466,17 +471,6 @@ class JobFiles(ForeignFiles):
             found, does_script_name_logs=bool(named), rivals=tuple(rivals.found), sharers=tuple(sharers)
         )
 
-    def _rivals(self, job: Job, window: Window) -> _Rivals:
-        """The jobs that ran in its directory at the same time. Jobs before and after it narrow the window."""
-        return _Rivals(
-            job,
-            [
-                other
-                for other in self._output_paths.beside(job)
-                if _has_run(other) and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
-            ],
-        )
-
     def _named_by_script(self, job: Job) -> tuple[str, ...]:
         names = names_of(job)
         if names is None or not job.command or job.work_dir is None:
@@ -489,7 +483,7 @@ class JobFiles(ForeignFiles):
         return named_outputs(script.decode("utf-8", "replace"), names)
 
     def _with_those_elsewhere(
-        self, found: Found, patterns: Sequence[str], window: Window, rivals: _Rivals
+        self, found: Found, patterns: Sequence[str], window: Window, rivals: Rivals
     ) -> Found:
         """Add logs outside the directory, if the script names their folder literally. Only that folder is
         searched."""
@@ -536,7 +530,7 @@ class Window:
         return False
 
 
-class _Rivals:
+class Rivals:
     """Jobs that ran in a job's directory at the same time, and may have written its files."""
 
     def __init__(self, own: Job, jobs: Iterable[Job]) -> None:
@@ -550,22 +544,46 @@ class _Rivals:
 
     def may_have_written(self, path: Path, kind: Kind, modified_s: float) -> bool:
         """True for a file without the job's number that changed last while one of them ran. All of them may
-        write to a database.
+        write to a database."""
+        if kind is Kind.LOG:
+            return False
+        writers = self.writers_of(path, None if kind is Kind.DATABASE else modified_s)
+        self.found.update(dict.fromkeys(writers))
+        return bool(writers)
+
+    def writers_of(self, path: Path, modified_s: float | None) -> tuple[str, ...]:
+        """Ids of those that may have written a file at a time, or at any time.
 
         In the job's own directory, a file belongs to the jobs with the nearest directory above it: neither a
         job that was submitted further up nor one from a folder beside the file is its writer.
         """
-        if kind is Kind.LOG:
-            return False
-        is_inside = str(path).startswith(self._own_folder)
-        writers = [
+        own = self._own_folder
+        is_inside = str(path).startswith(own)
+        return tuple(
             job_id
             for job_id, folder, from_s, to_s in self._times
-            if not is_inside or (folder.startswith(self._own_folder) and str(path).startswith(folder))
-            if kind is Kind.DATABASE or from_s <= modified_s <= to_s
-        ]
-        self.found.update(dict.fromkeys(writers))
-        return bool(writers)
+            if not is_inside or (folder.startswith(own) and str(path).startswith(folder))
+            if modified_s is None or from_s <= modified_s <= to_s
+        )
+
+
+def rivals_of(job: Job, window: Window, paths: OutputPaths) -> Rivals:
+    """The jobs that ran in the job's directory, above or below it at the same time. Jobs before and after it
+    narrow the window."""
+    return Rivals(
+        job,
+        (
+            other
+            for other in paths.beside(job)
+            if _has_run(other) and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
+        ),
+    )
+
+
+def window_of(job: Job) -> Window:
+    """The time in which the job wrote; none if it has not started."""
+    started_s = job.start_time_s if job.start_time_s is not None else job.submit_time_s
+    return Window(math.inf if started_s is None else started_s, _end_s(job))
 
 
 def _folder(job: Job) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 from coach.model.error_block import ErrorBlock
 from coach.model.judging.finding import Diagnosis
-from coach.model.judging.outcome import Outcome
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
 from coach.runs import SAID_OF_END
@@ -19,12 +18,12 @@ _MAX_LOGS = 4
 
 
 def error_and_ends(snapshot: TargetSnapshot, diagnosis: Diagnosis) -> dict[str, Any]:
-    """`error`: the error that ended the target; else the last error in any of its logs; else the lines that
-    prove the root cause; None if no log shows one. `log_ends`: the ends of its newest logs. Lines are not cut
-    yet: `shortened` cuts them after secrets are struck, because a private key is recognized by its first and
-    last line."""
+    """`error`: the error that ended the target, which is the rank's own below torchrun's summary; else the
+    last error in any of its logs; else the lines that prove the root cause; None if no log shows one.
+    `log_ends`: the ends of its newest logs. Lines are not cut yet: `shortened` cuts them after secrets are
+    struck, because a private key is recognized by its first and last line."""
     tails = _newest_first(snapshot.log_tails)
-    block = _block(diagnosis.outcome, tails)
+    block = _block(diagnosis, tails)
     told = _proof(diagnosis)
     if block is not None:
         lines = [*block.lines, *block.message.splitlines()[1:]]
@@ -70,11 +69,21 @@ def _newest_first(tails: Iterable[LogTail]) -> list[LogTail]:
     return sorted(told, key=lambda tail: tail.written_s or 0.0, reverse=True)
 
 
-def _block(outcome: Outcome | None, tails: Sequence[LogTail]) -> ErrorBlock | None:
-    if outcome is not None and outcome.first is not None and outcome.first.block is not None:
-        return outcome.first.block
+def _block(diagnosis: Diagnosis, tails: Sequence[LogTail]) -> ErrorBlock | None:
+    outcome = diagnosis.outcome
     blocks = [block for tail in tails for block in reversed(tail.blocks)]
+    if outcome is not None and outcome.first is not None and outcome.first.block is not None:
+        # torchrun's summary says only which rank ended; the root cause stands in that rank's own error.
+        own = _of_root_cause(diagnosis, blocks) if outcome.first.is_told_by_launcher else None
+        return own or outcome.first.block
     return next((block for block in blocks if not block.is_ignored), None)
+
+
+def _of_root_cause(diagnosis: Diagnosis, blocks: Iterable[ErrorBlock]) -> ErrorBlock | None:
+    """The block that ends in the line which proves the root cause."""
+    primary = (finding for finding in diagnosis.findings if finding.is_primary)
+    proofs = {(item.file, item.line) for finding in primary for item in finding.evidence[:1]}
+    return next((block for block in blocks if (block.file, block.error_line) in proofs), None)
 
 
 def _end(tail: LogTail, error: ErrorBlock | None) -> dict[str, Any]:

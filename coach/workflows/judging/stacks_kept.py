@@ -1,60 +1,120 @@
-"""Tell the stacks that were taken of a job before its time limit ended it.
+"""Tell the stacks that were taken of a job: where its ranks stood before its time limit, or stand in a hang.
 
-Whoever took them saw where the ranks stood; afterwards the log alone no longer tells a hang from a training
-that was too slow. They are evidence beside the finding and change no cause.
+A log alone does not tell a hang from a training that is slow; whoever took the stacks saw where the ranks
+stood. After a time limit they are evidence beside the finding. Of a job that runs and is silent, stacks in
+which some ranks wait for one that stands elsewhere prove the hang.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
 from coach.config import Settings
-from coach.model.judging.finding import Diagnosis, Evidence
+from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.other_machine import rough_age
 
 _SUMMARY = "summary.txt"
 _MAX_BYTES = 4096
+_APART = "not where the others are: "
+"""Begins the summary's second line if ranks wait for some that stand elsewhere."""
+_WAIT = " wait"
+_CONFIDENCE = 0.85
+"""Two signs agree, the silence and the stacks; but stacks show one moment only."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A summary of stacks."""
+
+    path: Path
+    taken_s: float
+    sentence: str
+    """Its first line: `ranks 0-1 wait in barrier; rank 2 is in barrier.py`."""
+    apart: str | None
+    """The ranks for which the others wait; None without such ranks."""
 
 
 def with_stacks(diagnosis: Diagnosis, snapshot: TargetSnapshot, settings: Settings) -> Diagnosis:
-    """The diagnosis; if the time limit ended a job of which stacks were taken, the finding says where its
-    ranks stood."""
+    """The diagnosis; if stacks were taken of a job that the time limit ended, or that hangs, its first
+    finding says where the ranks stood."""
     first = next(iter(diagnosis.findings), None)
-    if first is None or first.cause != "slurm_timeout" or not snapshot.has_ended:
+    if first is None:
         return diagnosis
-    found = next(filter(None, (_newest(folder, snapshot) for folder in _folders(snapshot, settings))), None)
-    if found is None:
-        return diagnosis
-    first = replace(first, evidence=(*first.evidence, found))
-    return replace(diagnosis, findings=(first, *diagnosis.findings[1:]))
+    told = None
+    if first.cause == "slurm_timeout" and snapshot.has_ended:
+        told = _at_its_end(first, snapshot, settings)
+    elif first.cause == "hang" and snapshot.state == "RUNNING":
+        told = _in_a_hang(first, snapshot, settings)
+    return diagnosis if told is None else replace(diagnosis, findings=(told, *diagnosis.findings[1:]))
 
 
-def _folders(snapshot: TargetSnapshot, settings: Settings) -> list[Path]:
-    folders = [settings.cache_dir / "stacks" / snapshot.job.job_id] if snapshot.job is not None else []
-    if snapshot.run is not None and snapshot.run.run_dir:
-        folders.append(runs.RunPaths(Path(snapshot.run.run_dir)).stacks_dir)
-    return folders
-
-
-def _newest(folder: Path, snapshot: TargetSnapshot) -> Evidence | None:
-    """The newest summary in a folder, if it was written while the job ran: job numbers are given again."""
+def _at_its_end(first: Finding, snapshot: TargetSnapshot, settings: Settings) -> Finding | None:
     start_s, end_s = _times(snapshot)
-    path = max(folder.glob(f"*/{_SUMMARY}"), default=None)
-    if path is None or start_s is None or end_s is None:
+    kept = None if end_s is None else _newest(snapshot, settings, start_s, end_s)
+    if kept is None or end_s is None:
         return None
+    told = f"stacks taken {rough_age(end_s - kept.taken_s)} before its end: {kept.sentence}"
+    return replace(first, evidence=(*first.evidence, Evidence(told, str(kept.path), 1)))
+
+
+def _in_a_hang(first: Finding, snapshot: TargetSnapshot, settings: Settings) -> Finding | None:
+    """Only stacks of the silence itself count: the job may have worked before."""
+    now_s = snapshot.now_s
+    kept = None if now_s is None else _newest(snapshot, settings, first.since_s, now_s)
+    if kept is None or now_s is None:
+        return None
+    told = f"stacks taken {rough_age(now_s - kept.taken_s)} ago: {kept.sentence}"
+    evidence = (Evidence(told, str(kept.path), 1), *first.evidence)
+    if kept.apart is None:
+        return replace(first, evidence=evidence)
+    look = Fix(
+        f"See in the stacks what keeps {kept.apart}: the others wait",
+        command=f"less {shlex.quote(str(kept.path))}",
+    )
+    return replace(
+        first,
+        severity=max(first.severity, Severity.WARNING),
+        confidence=max(first.confidence, _CONFIDENCE),
+        summary=f"{first.summary}: {kept.sentence}",
+        evidence=evidence,
+        fixes=(look, *(fix for fix in first.fixes if not (fix.command or "").startswith("coach stacks "))),
+    )
+
+
+def _newest(
+    snapshot: TargetSnapshot, settings: Settings, after_s: float | None, until_s: float
+) -> _Kept | None:
+    """The newest summary of the job, if it was written in this time: job numbers are given again."""
+    paths = (max(folder.glob(f"*/{_SUMMARY}"), default=None) for folder in _folders(snapshot, settings))
+    kept = (_read(path) for path in paths if path is not None)
+    return next(
+        (each for each in kept if each and after_s is not None and after_s <= each.taken_s <= until_s), None
+    )
+
+
+def _folders(snapshot: TargetSnapshot, settings: Settings) -> Iterable[Path]:
+    if snapshot.job is not None:
+        yield settings.cache_dir / "stacks" / snapshot.job.job_id
+    if snapshot.run is not None and snapshot.run.run_dir:
+        yield runs.RunPaths(Path(snapshot.run.run_dir)).stacks_dir
+
+
+def _read(path: Path) -> _Kept | None:
     try:
         taken_s = path.stat().st_mtime
         with path.open("rb") as file:
             head = file.read(_MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return None
-    line = next(iter(head.splitlines()), "")
-    if not line or not start_s <= taken_s <= end_s:
-        return None
-    return Evidence(f"stacks taken {rough_age(end_s - taken_s)} before its end: {line}", str(path), 1)
+    first, second = (*head.splitlines(), "", "")[:2]
+    is_waited_for = second.startswith(_APART) and _WAIT in first
+    apart = second.removeprefix(_APART).partition(" (")[0] if is_waited_for else None
+    return _Kept(path, taken_s, first, apart) if first else None
 
 
 def _times(snapshot: TargetSnapshot) -> tuple[float | None, float | None]:

@@ -44,7 +44,7 @@ class QueueFacts:
         """
         if not isinstance(reading.payload, JobList):
             return False
-        self.output_paths.learn(reading.payload.jobs)
+        self.output_paths.learn(reading.payload.jobs, is_own_queue=reading.payload.has_outputs)
         if self._can_write:
             jobs, time_s = reading.payload.jobs, reading.time_s
             self._aside.do("seen", partial(remember_jobs, self._seen_jobs, jobs, self._user, time_s))

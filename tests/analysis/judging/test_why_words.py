@@ -40,7 +40,6 @@ def test_the_other_causes_of_a_whole_array_stand_in_one_line() -> None:
         {"severity": "info", "rule": "JOB006", "summary": "9 of 9 (17_0 …): memory"},
     ]
     verdict = {"target": "17", "state": "FAILED", "findings": findings}
-    assert why_lines(verdict)[1:] == ["  critical COD001: 3 of 9 (17_1 …): IndexError: no"]
     assert why_lines({**verdict, "jobs": [{}, {}]})[2:] == [
         "  also DAT011: 2 of 9 (17_5, 17_6): Not there: /data"
     ]
@@ -50,3 +49,18 @@ def test_a_job_without_a_sampler_is_not_called_measured() -> None:
     verdict = {"target": "17", "state": "COMPLETED", "not_measured": [{"what": "host"}]}
     told = "  no problem found in its log and metrics; its GPUs and CPUs were not measured"
     assert why_lines(verdict) == ["17  COMPLETED", told]
+
+
+def test_a_second_critical_cause_of_one_job_is_named_unless_the_first_explains_it() -> None:
+    findings = [
+        {"severity": "critical", "rule": "ENV023", "summary": "no command module"},
+        {"severity": "critical", "rule": "ENV008", "summary": "no conda", "consequence_of": "ENV023"},
+        {"severity": "critical", "rule": "DAT011", "summary": "Not there: train_llm.py"},
+        {"severity": "warning", "rule": "DAT001", "summary": "12 workers"},
+    ]
+    verdict = {"target": "17", "state": "FAILED", "findings": findings}
+    assert why_lines(verdict)[1:] == [
+        "  critical ENV023: no command module",
+        "  also DAT011: Not there: train_llm.py",
+    ]
+    assert why_lines({**verdict, "findings": findings[:2]})[1:] == ["  critical ENV023: no command module"]

@@ -124,6 +124,21 @@ def test_a_job_from_accounting_gets_its_neighbours_that_coach_has_never_seen() -
     assert len(io.asked) == 3, "the neighbours are asked for once"
 
 
+def test_a_job_that_coach_saw_end_is_not_asked_for_once_the_queue_is_known() -> None:
+    io = _Slurm()
+    for number in ("17", "18"):
+        io.answers[f"job-files {number}"] = lambda query: CommandResult(
+            query, 1, b"", "Invalid job id", 0.0, 0.1
+        )
+    ended, again = replace(JOB, state="FAILED"), replace(JOB, job_id="18", state="FAILED")
+    paths = OutputPaths(io, lambda: [ended, replace(again, state="RUNNING"), again])
+    paths.learn([replace(JOB, job_id="20")], is_own_queue=True)
+    assert paths.of("17") == (Path("/o/17"),)
+    assert io.asked == []
+    assert paths.of("18") == (Path("/o/18"),)  # it was last seen running
+    assert io.asked == [("squeue", "18")]
+
+
 def test_an_older_accounting_knows_at_most_the_command_that_submitted_the_job() -> None:
     io = _Slurm()
     fields = []

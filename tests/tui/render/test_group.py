@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from coach.analysis.comparing.final_metrics import loss_words
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import Group, Member, table
 from coach.analysis.comparing.time_to_target import TimeToTarget
 from coach.analysis.comparing.two_runs import Measured
 from coach.cli.compare import print_group
+from coach.lookback.history import History
+from coach.model.judging.finding import Finding, Severity, Subject
+from coach.model.training.metrics import Step
 from coach.tui.render.group import group_lines
 from coach.tui.render.text import line_width, plain
 
@@ -70,3 +76,25 @@ def test_the_losses_of_a_sweep_stay_where_its_speeds_have_no_room() -> None:
     narrow = plain(group_lines(told, 79)[2])
     assert narrow.split()[:5] == ["LR", "EVAL", "ACC", "EVAL", "LOSS"]
     assert all(line_width(row) <= 79 for row in group_lines(told, 79))
+
+
+def test_a_loss_that_became_infinite_is_named_with_its_step_and_the_finding(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    losses = {3: 2.0, 4: math.inf, 5: 1.0, 6: math.inf, 7: math.inf}
+    history = History()
+    history.add_steps([Step(0, step, None, loss=loss) for step, loss in losses.items()])
+    finding = Finding(
+        *("NUM001", "loss-not-finite", "nan_loss", Severity.CRITICAL, 1.0, True, None, Subject()),
+        *("", (), (), None),
+    )
+    diverged = Member("b", 9.0, "COMPLETED", NOTHING, finding, {}, None, loss_words(history))
+    members = [Member("a", 0.1, "COMPLETED", NOTHING, None, {"loss": 0.5}), diverged]
+    table_of = Group("group", "baseline", "lr", table("lr", members))
+    print_group(table_of)
+    row = capsys.readouterr().out.splitlines()[3]
+    assert "inf from step 6" in row
+    assert "COMPLETED, NUM001" in row
+    shown = plain(group_lines(table_of, 100)[4])
+    assert shown.split()[:2] == ["9.0", "inf"]
+    assert "COMPLETED, NUM001" in shown

@@ -109,5 +109,7 @@ def test_the_footer_says_why_slurm_is_asked_more_rarely_and_else_counts_nothing(
 
 def test_the_footer_says_in_words_that_coach_waits_to_spare_slurm() -> None:
     waiting = replace(make_snapshot(sources={}), spending=Spending(36, 24.0, is_waiting=True))
-    assert plain(spending_line(waiting, 80)) == "coach waits, to spare Slurm"
+    assert plain(spending_line(waiting, 80)) == ""
+    old = MappingProxyType({"jobs": replace(status("jobs"), data_time_s=waiting.now_s - 31)})
+    assert plain(spending_line(replace(waiting, sources=old), 80)) == "sparing Slurm"
     assert plain(spending_line(waiting, 100)) == "coach waits, to spare Slurm · 36 RPC/min of 24"

@@ -144,3 +144,10 @@ def test_without_curves_the_newest_runs_or_the_recipes_fill_the_lines() -> None:
     assert "lr 1e+20" in plain(rows[1])
     (row,) = launch_lines([("1", "baseline", "One device")], 60)
     assert plain(row).split() == ["1", "baseline", "One", "device"]
+
+
+def test_without_a_measured_use_the_names_have_its_room() -> None:
+    columns = training_columns(80, are_all_shown=False, has_use=False)
+    assert "use" not in columns
+    widths = {column.name: width for _, column, width in fit_columns(JOB_COLUMNS, 80, columns).columns}
+    assert widths["name"] >= 11

@@ -123,3 +123,10 @@ def test_facts_that_the_site_hides_are_named_as_hidden_and_never_shown_as_zero()
     assert title == "queue · 3 yours, other users' jobs are hidden by the site (PrivateData)"
     empty = empty_queue_note(EmptyBecause(True, True, are_others_hidden=True), str)
     assert empty == "You have no jobs; other users' jobs are hidden by the site (PrivateData)"
+
+
+def test_a_filter_that_no_job_of_the_queue_matches_leads_to_the_ended_ones() -> None:
+    because = EmptyBecause(has_answer=True, are_all_shown=False, query="bold")
+    told = empty_queue_note(because, str)
+    assert told == "No job of yours matches. Esc clears the filter, all: everybody's, history: ended ones"
+    assert "ended" not in empty_queue_note(replace(because, has_queue=False), str)

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from coach.config import Settings
+from coach.model.judging.finding import Severity
 from coach.model.judging.verdict import PastRun
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.runs.verdicts import Verdicts
 from coach.sources.slurm.text import parse_time
 from coach.workflows.jobs.ended_jobs import PastJobs, measure_run, read_past_jobs
-from coach.workflows.jobs.failed_lately import failed_lately
+from coach.workflows.jobs.remembered import remembered
 from tests.analysis.made_jobs import job
 from tests.sources.scripted_io import ScriptedIo, captured, make_run
 from tests.sources.squeue import squeue
@@ -190,7 +191,11 @@ def test_the_memory_of_a_job_is_the_sum_of_all_its_nodes_also_in_thinned_records
     assert (used.memory_pct, used.memory_used_mib, used.memory_asked_mib) == (25.0, *sums)
 
 
-def test_todays_failures_are_remembered_unless_the_job_was_requeued(settings: Settings) -> None:
+def recall(settings: Settings, user: str = "root", limit: int = 200) -> PastJobs:
+    return remembered(settings, user, now_s(), 86400.0, limit)
+
+
+def test_todays_ended_jobs_are_remembered_unless_the_job_was_requeued(settings: Settings) -> None:
     seen, ago = SeenJobs(settings.cache_dir), now_s() - 600
     seen.remember(
         [
@@ -205,20 +210,34 @@ def test_todays_failures_are_remembered_unless_the_job_was_requeued(settings: Se
         ago,
     )
     seen.remember([job("94", "RUNNING", user="root", submit_time_s=1000.0)], "root", now_s())
-    assert [each.job.job_id for each in failed_lately(settings, "root", now_s()).jobs] == ["91", "90"]
-    assert failed_lately(settings, "ada", now_s()).jobs == ()
+    assert [each.job.job_id for each in recall(settings).jobs] == ["91", "90", "92"]
+    assert recall(settings, "ada").jobs == ()
+    assert [each.job.job_id for each in recall(settings, limit=1).jobs] == ["91"]
 
 
-def test_a_job_that_completed_with_a_finding_stays_among_todays_after_slurm_forgot_it(
-    settings: Settings,
-) -> None:
+def test_kept_verdicts_of_todays_jobs_are_told_and_those_in_doubt_are_not(settings: Settings) -> None:
     ended = {"user": "root", "end_time_s": now_s() - 60, "submit_time_s": 900.0}
-    jobs = [job("96", "COMPLETED", **ended), job("97", "COMPLETED", **ended)]
-    jobs += [job(str(number), "FAILED", **ended) for number in range(100, 120)]
-    SeenJobs(settings.cache_dir).remember(jobs, "root", now_s())
-    Verdicts(settings.cache_dir).keep(
-        PastRun("96", "train.sh", "COMPLETED", 900.0, rule="NUM001", cause="nan_loss"),
-        PastRun("97", "train.sh", "COMPLETED", 900.0),
+    SeenJobs(settings.cache_dir).remember(
+        [job(str(number), "COMPLETED", **ended) for number in range(96, 102)], "root", now_s()
     )
-    told = [each.job.job_id for each in failed_lately(settings, "root", now_s()).jobs]
-    assert (len(told), told[-1], "97" in told) == (8, "96", False)
+    nan = PastRun(
+        *("96", "train.sh", "COMPLETED", 900.0),
+        rule="NUM001",
+        cause="nan_loss",
+        summary="The loss is NaN since step 2",
+        severity="critical",
+        name="loss-not-finite",
+    )
+    Verdicts(settings.cache_dir).keep(
+        nan,
+        PastRun("97", "train.sh", "COMPLETED", 900.0, has_gone_well=True),
+        PastRun("98", "train.sh", "COMPLETED", 900.0),
+        replace(nan, target="99", severity=None),
+        replace(nan, target="100", cause="unknown_failure"),
+        replace(nan, target="101", submitted_s=800.0),
+    )
+    kept = recall(settings).verdicts
+    assert sorted(kept) == ["96", "97"]
+    (finding,) = kept["96"].findings
+    assert (finding.rule, finding.severity, finding.is_primary) == ("NUM001", Severity.CRITICAL, True)
+    assert (kept["97"].findings, kept["97"].has_gone_well) == ((), True)

@@ -10,16 +10,21 @@ import struct
 import subprocess
 import sys
 import zipfile
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coach.config import Settings
 from coach.model.training.checkpoint_files import SavedFound
 from coach.model.training.run import Run
-from coach.sources.io import SystemIo
-from coach.workflows.jobs.lost_work import find_saved, lost_lines, lost_of_run
+from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query, SystemIo
+from coach.sources.machine.user import user_name
+from coach.workflows.jobs.lost_work import lost_lines, lost_of_job, lost_of_run
+from coach.workflows.jobs.own_checkpoints import find_saved
 from tests.rules import examples
+from tests.sources.squeue import own_squeue
 
 NOW_S = 2_000_000.0
 
@@ -195,6 +200,89 @@ def test_the_lost_work_of_a_coach_run_counts_from_its_own_checkpoints(tmp_path: 
 def test_a_run_that_has_saved_nothing_yet_loses_all(tmp_path: Path) -> None:
     (line,) = lost_of_run(Then(), launched_in(tmp_path))
     assert line.startswith("lost: 16.0 GPU-hours: no complete checkpoint of this attempt was found in ")
+
+
+def row(job_id: str, folder: Path, minutes_ago: float, **more: str) -> dict[str, str]:
+    """A job of the user's own queue that began so many minutes ago in this folder."""
+    owner = {"job_id": job_id, "user": user_name(), "raw_job_id": job_id, "work_dir": str(folder)}
+    return {
+        **owner,
+        "limit": "2:00:00",
+        "command": "job.sh",
+        "stdout": f"{folder}/%j.out",
+        "start": _ago(minutes_ago),
+        **more,
+    }
+
+
+class Queue(Then):
+    """This machine's files at a fixed time, and a queue with these rows."""
+
+    def __init__(self, *rows: dict[str, str]) -> None:
+        super().__init__()
+        self._rows = rows
+
+    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        asked = [query.argv[query.argv.index("-j") + 1]] if "-j" in query.argv else None
+        rows = [each for each in self._rows if asked is None or each["job_id"] in asked]
+        return CommandResult(query, 0, own_squeue(*rows)(query), "", NOW_S, 0.1)
+
+
+def lost_of_17(work: Work, tmp_path: Path, *others: dict[str, str]) -> tuple[str, ...]:
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
+    return lost_of_job(Queue(row("17", work.folder, 60), *others), "17", None, settings)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Work:
+    return Work(tmp_path / "work")
+
+
+def test_a_checkpoint_that_a_job_beside_may_have_written_does_not_count(shared: Work, tmp_path: Path) -> None:
+    shared.write("ckpt_tl/step_80.pt", torch_file(), 22)
+    shared.write("ckpt_tl/step_40.pt", torch_file(), 25)
+    beside = row("16", shared.folder, 40, state="TIMEOUT", end=_ago(21))
+    assert lost_of_17(shared, tmp_path, beside) == (
+        f"lost: 01:00:00 of work: no complete checkpoint of this attempt was found in {shared.folder}",
+        (
+            "not counted: ckpt_tl/step_80.pt (PyTorch, step 80), 00:22:00 old: it may belong to job 16, "
+            "in the same directory at that time"
+        ),
+    )
+    assert "since the newest complete checkpoint, ckpt_tl/step_80.pt" in lost_of_17(shared, tmp_path)[0]
+
+
+def test_a_checkpoint_with_the_job_s_number_or_of_another_time_is_its_own(
+    shared: Work, tmp_path: Path
+) -> None:
+    beside = row("16", shared.folder, 40, state="TIMEOUT", end=_ago(21))
+    shared.write("out/step_300.pt", torch_file(), 10)
+    (line,) = lost_of_17(shared, tmp_path, beside)
+    assert "since the newest complete checkpoint, out/step_300.pt" in line
+    shared.write("ckpt-17/step_400.pt", torch_file(), 22)
+    shared.write("out/step_300.pt", torch_file(), 30)
+    shared.write("out/step_17.pt", torch_file(), 21.5)  # a step is no job's number
+    line, doubtful = lost_of_17(shared, tmp_path, beside)
+    assert "since the newest complete checkpoint, ckpt-17/step_400.pt" in line
+    assert doubtful.startswith("not counted: out/step_17.pt")
+
+
+def test_many_checkpoints_of_a_job_beside_hide_none_of_its_own(shared: Work, tmp_path: Path) -> None:
+    shared.write("mine/step_5.pt", torch_file(), 50)
+    for step in range(10):
+        shared.write(f"theirs/step_{step}.pt", torch_file(), 30 - step)
+    line, _ = lost_of_17(shared, tmp_path, row("16", shared.folder, 40))
+    assert "since the newest complete checkpoint, mine/step_5.pt" in line
+
+
+def test_a_checkpoint_of_the_job_before_it_is_not_its_own(shared: Work, tmp_path: Path) -> None:
+    shared.write("step_80.pt", torch_file(), 60.5)
+    before = row("16", shared.folder, 90, state="TIMEOUT", end=_ago(60.4))
+    assert "no complete checkpoint" in lost_of_17(shared, tmp_path, before)[0]
+
+
+def _ago(minutes: float) -> str:
+    return datetime.fromtimestamp(NOW_S - 60 * minutes, tz=None).isoformat()  # noqa: DTZ006 (local time)
 
 
 REAL = """

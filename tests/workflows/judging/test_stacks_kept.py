@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coach.config import Settings
-from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
+from coach.model.judging.finding import Diagnosis, Finding, Fix, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.workflows.judging.stacks_kept import with_stacks
 from tests.analysis.made_jobs import job
@@ -48,6 +48,50 @@ def test_stacks_of_another_job_or_another_end_are_not_told(
     tmp_path: Path, more: dict[str, float | str]
 ) -> None:
     assert told(tmp_path, **more) == []  # type: ignore[arg-type]  # one kind of value each
+
+
+STACKS = "ranks 0-1 wait in barrier; rank 2 is in a.py\nnot where the others are: rank 2 (node2 pid 9214)\n"
+HANG = Finding(
+    *("DST007", "hang", "hang", Severity.INFO, 0.5, True, None),
+    *(Subject(), "The log has been silent for 20 min", ()),
+    (Fix("See where each process stands", command="coach stacks 17"), Fix("Start the tasks with srun")),
+    500.0,
+)
+
+
+def of_a_hang(tmp_path: Path, summary: str, taken_s: float) -> Finding:
+    """The finding of a job that was not launched by coach, is silent since 500 s and was looked at."""
+    path = tmp_path / "cache" / "stacks" / "17" / "20261126-220936" / "summary.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text(summary, encoding="utf-8")
+    os.utime(path, (taken_s, taken_s))
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
+    runs = job("17", "RUNNING", start_time_s=400.0, end_time_s=9000.0)
+    found = with_stacks(
+        Diagnosis("17", "RUNNING", (HANG,), ()), TargetSnapshot("17", 1700.0, job=runs), settings
+    )
+    return found.findings[0]
+
+
+def test_stacks_in_which_ranks_wait_for_one_prove_a_hang_and_are_not_asked_for_again(tmp_path: Path) -> None:
+    finding = of_a_hang(tmp_path, STACKS, 1400.0)
+    assert (finding.severity, finding.doubt) == (Severity.WARNING, "likely")
+    assert finding.summary.endswith("silent for 20 min: ranks 0-1 wait in barrier; rank 2 is in a.py")
+    assert finding.evidence[0].text.startswith("stacks taken 5 min ago: ranks 0-1 wait in barrier")
+    assert [fix.title for fix in finding.fixes] == [
+        "See in the stacks what keeps rank 2: the others wait",
+        "Start the tasks with srun",
+    ]
+
+
+def test_stacks_in_which_no_rank_stands_apart_are_evidence_and_no_proof(tmp_path: Path) -> None:
+    finding = of_a_hang(tmp_path, "ranks 0-2 are in a.py\n", 1400.0)
+    assert (finding.severity, finding.fixes) == (Severity.INFO, HANG.fixes)
+    assert len(finding.evidence) == 1
+
+
+def test_stacks_from_before_the_silence_say_nothing_about_it(tmp_path: Path) -> None:
+    assert of_a_hang(tmp_path, STACKS, 450.0) == HANG
 
 
 def test_a_job_without_stacks_keeps_its_diagnosis(tmp_path: Path) -> None:

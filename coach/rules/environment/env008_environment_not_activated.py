@@ -1,22 +1,23 @@
-"""ENV008: the batch script could not activate its conda environment, because conda is not set up in
-non-interactive shells."""
+"""ENV008: the batch script could not activate its environment: conda is not set up in shells that are not
+interactive, the environment is not there, or the shell has no `source`."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
-from coach.model.judging.finding import Fix
+from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import lines_after, tail_of
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import hits_of
 
-_ABSENT = re.compile(r"(?:^|\s)(?P<file>/\S{1,300}): No such file or directory$")
-"""The full path of a file that activates an environment, but is not there."""
+_ABSENT = re.compile(r"(?:^|\s)(?P<file>[^\s:]{0,300}/[^\s:]{1,300}): No such file(?: or directory)?$")
+"""The path of a file that activates an environment, but is not there."""
+_OF_CONDA = re.compile(r"conda|mamba|forge")
 _NO_ENVIRONMENT = re.compile(
     r"NotFound(?:Error)?: (?:Could|Not)|NotACondaEnvironmentError: |Cannot activate, prefix does not exist"
 )
@@ -26,34 +27,37 @@ _BROKEN = re.compile(r": (?P<python>\S{1,300}): bad interpreter: ")
 _IN_ENVIRONMENT = re.compile(r"/envs/[^/\s]{1,100}/lib/python")
 
 
-class CondaNotInitialised(EndingRule):
-    """The batch script could not activate its conda environment.
+class EnvironmentNotActivated(EndingRule):
+    """The batch script could not activate its environment.
 
     What it sees
         "Your shell has not been properly configured to use 'conda activate'", "Run 'conda init' before 'conda
         activate'", "conda: command not found", and the same for a program of an environment ("torchrun:
         command not found"); conda's "invalid choice: 'activate'", mamba's "Shell not initialized", a conda.sh
         that is missing or fails because of an unbound variable, a conda whose Python does not start ("bad
-        interpreter"), "Could not find conda environment" in the job's log.
+        interpreter"), "Could not find conda environment" in the job's log; a `bin/activate` of a virtual
+        environment that is not there; "source: not found" of a script that sh runs.
     Why it matters
         Unlike a terminal, a batch script does not read .bashrc. The script goes on with the first Python on
         the PATH, and later fails because of a missing module, or trains with unintended versions.
     When it stays silent
         If a file of a conda environment appears below it: then one is active. If the job ran until its time
-        limit: then some program did run. The finding is info if losses follow or the job completed: then
-        another Python had the needed modules.
+        limit: then some program did run. If losses follow or the job completed, another Python had the needed
+        modules: then the finding is info, or a warning if a virtual environment was not there or the shell
+        has no `source`.
     What to do
-        Put `source "$(conda info --base)/etc/profile.d/conda.sh"` (or that file's full path) before `conda
-        activate` in the script. coach does it for you with `--env conda=NAME`. If the log says that this file
-        is missing, correct its path. If the environment does not exist, `conda env list` has the right name.
-        If a variable is unbound, put `set +u` before it.
+        Put `source CONDA/etc/profile.d/conda.sh` before `conda activate` in the script: `conda info --base`
+        in a terminal names the folder CONDA. coach does it for you with `--env conda=NAME`. If the log says
+        that this file is missing, correct its path. If the environment does not exist, `conda env list` has
+        the right name. If a variable is unbound, put `set +u` before it. `sbatch --wrap` runs sh, which knows
+        `. FILE` but not `source FILE`.
     Sources
         conda's shell integration (`conda init`, conda.sh); sbatch(1): a batch script is run by a shell that
-        is not interactive.
+        is not interactive, and --wrap by sh; POSIX, dot.
     """
 
     code = "ENV008"
-    name = "conda-not-initialised"
+    name = "environment-not-activated"
     cause = "conda_not_initialised"
     signatures = ending_signatures(
         "ENV008",
@@ -66,7 +70,14 @@ class CondaNotInitialised(EndingRule):
             return False
         return snapshot.state != "TIMEOUT" and not hits_of(snapshot, "JOB002")
 
+    def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
+        return Severity.WARNING if any(map(_is_of_no_conda, hits)) else Severity.INFO
+
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "command" in hit.fields:
+            return (
+                "No environment was activated: sh runs the script, not bash, and sh has no command `source`"
+            )
         if _NO_ENVIRONMENT.search(hit.text):
             return (
                 "The conda environment was not activated: no environment of this user has that name or path"
@@ -82,7 +93,8 @@ class CondaNotInitialised(EndingRule):
                 "start"
             )
         if absent := _absent_file(hit):
-            return f"The conda environment was not activated: the node has no {absent}"
+            which = "conda " if _OF_CONDA.search(absent) else ""
+            return f"The {which}environment was not activated: the node has no {absent}"
         program = next((hit.fields[key] for key in ("program", "last", "started") if key in hit.fields), None)
         if program is not None:
             return (
@@ -92,15 +104,12 @@ class CondaNotInitialised(EndingRule):
         return "The conda environment was not activated: conda is not set up in the batch shell"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and "command" in hit.fields:
+            yield Fix("Write `. FILE` in place of `source FILE`: that works in sh and in bash")
+            yield Fix("Or let bash run it: begin the script with #!/bin/bash; with --wrap, write bash -c '…'")
+            return
         if hit is not None and (absent := _absent_file(hit)):
-            yield Fix(
-                "See whether compute nodes have it, and what lies there",
-                command=f"srun ls -ld {shlex.quote(absent)} {shlex.quote(str(PurePosixPath(absent).parent))}",
-            )
-            yield Fix(
-                "If conda was moved or installed anew, correct that line of the script: `conda info --base` "
-                "names its folder"
-            )
+            yield from _find_it(absent)
             return
         if hit is not None and (own := _own_fix(hit)) is not None:
             yield own
@@ -108,8 +117,34 @@ class CondaNotInitialised(EndingRule):
         yield Fix("Launch with --env conda=NAME: the script then activates it as a batch shell needs it")
         if snapshot.run is None:
             yield Fix(
-                'In the script, before conda activate: source "$(conda info --base)/etc/profile.d/conda.sh"'
+                "In the script, before conda activate, load the module that brings conda, or write source "
+                "CONDA/etc/profile.d/conda.sh; `conda info --base` in a terminal names the folder CONDA"
             )
+
+
+def _find_it(absent: str) -> Iterable[Fix]:
+    """The fixes for a file that should activate the environment, and that the node does not have."""
+    folder = shlex.quote(str(PurePosixPath(absent).parent))
+    if absent.startswith("/"):
+        yield Fix(
+            "See whether compute nodes have it, and what lies there",
+            command=f"srun ls -ld {shlex.quote(absent)} {folder}",
+        )
+    if _OF_CONDA.search(absent):
+        yield Fix(
+            "If conda was moved or installed anew, correct that line of the script: `conda info --base` "
+            "names its folder"
+        )
+        return
+    full = "" if absent.startswith("/") else ", by its full path"
+    yield Fix(f"Correct that line of the script: name an environment that is there{full}")
+    yield Fix("If it was removed, create it anew, on a file system that compute nodes see")
+
+
+def _is_of_no_conda(hit: LogHit) -> bool:
+    """True if another way than conda's failed: no other start-up file can have made up for it."""
+    absent = _absent_file(hit)
+    return "command" in hit.fields or (absent is not None and not _OF_CONDA.search(absent))
 
 
 def _own_fix(hit: LogHit) -> Fix | None:

@@ -1,0 +1,69 @@
+"""Find the checkpoints of a running job among the files of its directory.
+
+A checkpoint that another job of the same directory may have written is told apart: a person who ends the job
+would rely on it. Slurm is asked once for the user's own jobs, because coach's record may be old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from coach.model.reading import JobList
+from coach.model.slurm.cluster import Job
+from coach.model.training.checkpoint_files import SavedFound
+from coach.sources.io import Io
+from coach.sources.logs.job_outputs import OutputPaths
+from coach.sources.machine.user import user_name
+from coach.sources.runs.checkpoint_files import newest_saved, without_steps
+from coach.sources.slurm.client import JobsSource
+from coach.workflows.judging.job_files import MAX_DEPTH, Kind, Walk, names_job, rivals_of, window_of
+
+_OF_A_RUN = "run.json"
+_WritersOf = Callable[[str, float], tuple[str, ...]]
+"""Returns the other jobs that may have written a path at a time."""
+
+
+def _nobody(path: str, time_s: float) -> tuple[str, ...]:
+    return ()
+
+
+def find_saved(io: Io, directory: Path, from_s: float, writers_of: _WritersOf = _nobody) -> SavedFound:
+    """The newest checkpoints below a directory that were written at or after `from_s`.
+
+    Run directories of coach below it are left out: a run's checkpoints are searched in its own directory.
+    """
+    walk = Walk(io, directory, MAX_DEPTH)
+    found = tuple(walk.paths())
+    of_runs = tuple(path.removesuffix(_OF_A_RUN) for path in found if path.endswith(f"/{_OF_A_RUN}"))
+    paths = tuple(path for path in found if not path.startswith(of_runs))
+    return SavedFound(
+        str(directory),
+        newest_saved(io, directory, paths, from_s, writers_of),
+        walk.is_whole,
+        walk.problem,
+    )
+
+
+def saved_of_job(io: Io, job: Job, directory: Path, paths: OutputPaths) -> SavedFound:
+    """The checkpoints of a job that coach did not launch, by the rules for its metrics: other jobs of the
+    directory may have written them, unless the path has the job's number."""
+    for reading in JobsSource(io, user_name(), 0.0, is_all=False).poll():
+        if isinstance(reading.payload, JobList):
+            paths.learn(reading.payload.jobs)
+    window, is_named = window_of(job), names_job(job)
+    rivals = rivals_of(job, window, paths)
+    from_s, _ = window.times_of(Kind.METRICS)
+
+    def writers_of(path: str, time_s: float) -> tuple[str, ...]:
+        return () if is_named(without_steps(path)) else rivals.writers_of(directory / path, time_s)
+
+    return saved_below(io, directory, from_s, writers_of)
+
+
+def saved_below(io: Io, directory: Path, from_s: float, writers_of: _WritersOf = _nobody) -> SavedFound:
+    """The same; a directory that cannot be read is a problem of the answer."""
+    try:
+        return find_saved(io, directory, from_s, writers_of)
+    except OSError as error:
+        return SavedFound(str(directory), problem=error.strerror or str(error))
