@@ -29,6 +29,7 @@ _MEANT = {
     **dict.fromkeys(("sbatch", "start", "submit"), "launch"),
     **dict.fromkeys(("kill", "scancel", "stop"), "cancel"),
     **dict.fromkeys(("gpu", "gpus", "sinfo"), "nodes"),
+    **dict.fromkeys(("board", "class", "dashboard", "leaderboard", "ranking"), "cohort"),
     "help": "--help",
     "sacct": "history",
     "version": "--version",

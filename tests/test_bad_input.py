@@ -74,7 +74,7 @@ def test_an_unknown_command_names_the_nearest(coach: Coach) -> None:
 
 
 def test_a_command_of_slurm_leads_to_coach_s_and_never_to_one_that_changes_jobs(coach: Coach) -> None:
-    for word, meant in (("queue", "jobs"), ("status", "jobs"), ("logs", "why"), ("sinfo", "nodes")):
+    for word, meant in (("queue", "jobs"), ("status", "jobs"), ("logs", "why"), ("board", "cohort")):
         assert coach(word) == [f"coach: unknown command {word!r}", f"  did you mean `coach {meant}`?"]
 
 

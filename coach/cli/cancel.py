@@ -6,6 +6,7 @@ import argparse
 import os
 
 from coach.analysis.comparing.sweep_table import group_of
+from coach.analysis.jobs.named_run import first_of_group
 from coach.cli import acting
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -36,7 +37,7 @@ def _group_of(target: str, settings: Settings, io: SystemIo) -> list[str]:
     """The runs of a sweep that have not ended, the last first: otherwise each would start when the one before
     it ends."""
     known = list_runs(io, settings.runs_root)
-    named = next((run for run in known if target in (run.run_id, run.job_id)), None)
+    named = first_of_group(target, known)
     if named is None or named.sweep is None:
         raise UserError(f"{target}: not a run of a sweep", "leave out --group to cancel this run alone")
     alive = [run.run_id for run in group_of(named.sweep.group_id, known) if not is_final(run.state)]

@@ -27,13 +27,12 @@ from coach.model.launching.launch import Plan
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
-from coach.rules.engine import Engine
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
-from coach.workflows.judging.check import Checked, Checker
-from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.check import Checked
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind
+from coach.workflows.launching.fix_of_group import run_to_fix
 from coach.workflows.launching.fix_offer import TRIAL_STEPS, Remedy, offer, remedies
 from coach.workflows.launching.possible_fixes import Numbered, judged, numbered
 from coach.workflows.launching.relaunch import ParentChoice, relaunch
@@ -90,9 +89,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 launched (with --wait: and completed), 1 not confirmed or not completed, 2 refused."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
-    checked = Checker(settings, io, Engine(rules_of(settings)), None).target(args.run)
-    if withheld := why_withheld(checked.diagnosis):
-        raise UserError(f"{args.run}: {withheld.because}", withheld.how)
+    checked, name = _named(args, settings, io)
     parent = checked.snapshot.run
     if parent is None:
         return show_foreign(checked, args.rule, args.format, settings, io)
@@ -100,12 +97,12 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.list:
         return list_fixes(_judged(found, parent, settings, io), args.format)
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
-    remedy = _remedy(found, args, checked, settings, io)
+    remedy = _remedy(found, args, checked, settings, io, name)
     seen = checked.snapshot, checked.history or History()
     if args.trial is not None:
         # The target may be a log inside a run, but only the run's directory shows how long its steps take.
         seen = _read(parent.run_dir, parent.backend, settings, io)
-    with leading_on(found, remedy, args.run):
+    with leading_on(found, remedy, name):
         offered = offer(parent, remedy, *seen, settings, os.environ, io, trial_steps=args.trial)
     plan = offered.plan
     show_offer(offered)
@@ -136,6 +133,16 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return 0 if not args.wait or state == "COMPLETED" else 1
 
 
+def _named(args: argparse.Namespace, settings: Settings, io: SystemIo) -> tuple[Checked, str]:
+    """The run to fix, and its name: of a group its first run with a fix. Raises UserError."""
+    checked, name = run_to_fix(args.run, args.rule, settings, io)
+    if withheld := why_withheld(checked.diagnosis):
+        raise UserError(f"{name}: {withheld.because}", withheld.how)
+    if name != args.run:
+        say(f"{args.run}: the first run with a fix is {name}")
+    return checked, name
+
+
 def _judged(found: Sequence[Numbered], parent: Run, settings: Settings, io: SystemIo) -> Sequence[Numbered]:
     """The fixes, those that can be carried out first; as they are, with a note, if Slurm cannot be asked."""
     try:
@@ -146,12 +153,17 @@ def _judged(found: Sequence[Numbered], parent: Run, settings: Settings, io: Syst
 
 
 def _remedy(
-    found: Sequence[Numbered], args: argparse.Namespace, checked: Checked, settings: Settings, io: SystemIo
+    found: Sequence[Numbered],
+    args: argparse.Namespace,
+    checked: Checked,
+    settings: Settings,
+    io: SystemIo,
+    name: str,
 ) -> Remedy:
     """The requested fix, by default the first that can be carried out. Raises UserError; if only a config
     file can carry it out, with the diff of that file."""
     try:
-        wanted = wanted_fixes(found, args.rule, args.number, args.run)
+        wanted = wanted_fixes(found, args.rule, args.number, name, checked.diagnosis)
     except UserError as error:
         raise with_advice(error, checked, args.rule, settings) from None
     parent = checked.snapshot.run

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from coach.analysis.judging.no_finding import Look, look_of, why_no_fix
 from coach.cli.acting import say
 from coach.cli.fix_foreign import other_fixes
 from coach.cli.text import print_json, print_table
 from coach.model.errors import UserError
+from coach.model.judging.finding import Diagnosis, Finding
 from coach.workflows.launching.fix_offer import Remedy
 from coach.workflows.launching.possible_fixes import Numbered
 
@@ -55,15 +57,11 @@ def list_fixes(found: Sequence[Numbered], format_: str) -> int:
 
 
 def wanted_fixes(
-    found: Sequence[Numbered], rule: str | None, number: int | None, name: str
+    found: Sequence[Numbered], rule: str | None, number: int | None, name: str, diagnosis: Diagnosis
 ) -> Sequence[Numbered]:
     """The fixes of a rule, or of the primary finding; only one if `number` names it. Raises UserError if
     there is none."""
-    wanted = [
-        each
-        for each in found
-        if (each.remedy.finding.rule == rule.upper() if rule else each.remedy.finding.is_primary)
-    ]
+    wanted = [each for each in found if _is_wanted(each.remedy.finding, rule)]
     if wanted and number is None:
         return wanted
     chosen = [each for each in wanted if each.number == number]
@@ -73,11 +71,17 @@ def wanted_fixes(
         raise UserError(
             f"--number {number}: {wanted[0].remedy.finding.rule} has {len(wanted)}", "--list shows them"
         )
+    if not found and rule is None and look_of(diagnosis) is not Look.WENT_WRONG:
+        raise UserError(f"{name}: {why_no_fix(diagnosis)}")
     hint = other_fixes(name, (each.remedy.finding.rule for each in found))
     whose = rule.upper() if rule else "the primary finding"
     raise UserError(
         f"{name}: {whose} has no fix that changes the launch", hint or f"coach check {name} says what to do"
     )
+
+
+def _is_wanted(finding: Finding, rule: str | None) -> bool:
+    return finding.rule == rule.upper() if rule else finding.is_primary
 
 
 @contextmanager

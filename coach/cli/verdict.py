@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coach.analysis.judging.no_finding import Look, look_of, sign_of
-from coach.analysis.judging.ranking import num_gpus_of
+from coach.analysis.judging.ranking import has_gone_wrong, num_gpus_of
 from coach.analysis.judging.several_jobs import Judged, worst_first
 from coach.analysis.spelling.printable import cut, display_width
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.text import UNKNOWN, format_duration, printable
-from coach.model.judging.finding import Finding, Severity
+from coach.model.judging.finding import Severity
 from coach.model.training.other_machine import rough_age
 
 WIDTH = 80
@@ -58,12 +58,12 @@ def _verdict(judged: Sequence[Judged], user: str | None) -> str:
     if not judged:
         return "You have no job in the queue, and none that ended within a day."
     scope = _scope(judged)
-    worst = [each.worst for each in judged if each.worst is not None]
+    found = [(each.worst, each.snapshot.state) for each in judged if each.worst is not None]
+    wrong = sum(has_gone_wrong(worst, state) for worst, state in found)
     never = sum(each.worst is None and each.why_never is not None for each in judged)
-    if worst:
-        named = f"{len(worst)} of {len(judged)} jobs" if len(judged) > 1 else "The job"
+    if found:
         stuck = f", {never} will never start" if never else ""
-        return f"✖ {named} went wrong: {_counts(worst)}{stuck} ({scope})"
+        return f"{_counts(wrong, len(found) - wrong, len(judged))}{stuck} ({scope})"
     if never:
         return f"▲ {never} of {len(judged)} will never start with what it asks for ({scope})"
     return _of_no_finding(judged, scope)
@@ -98,12 +98,13 @@ def _scope(judged: Sequence[Judged]) -> str:
     return ", ".join(f"{number} {word}" for word, number in numbers.items() if number)
 
 
-def _counts(worst: Sequence[Finding]) -> str:
-    numbers = {
-        severity: sum(finding.severity is severity for finding in worst)
-        for severity in (Severity.CRITICAL, Severity.WARNING)
-    }
-    return ", ".join(f"{number} {severity.word}" for severity, number in numbers.items() if number)
+def _counts(wrong: int, warned: int, number: int) -> str:
+    """The numbers of jobs that went wrong and of those that warned, as the screens count them."""
+    if number == 1:
+        return "✖ The job went wrong" if wrong else "▲ The job warned"
+    if not wrong:
+        return f"▲ {warned} of {number} jobs warned"
+    return f"✖ {wrong} of {number} jobs went wrong" + (f", {warned} warned" if warned else "")
 
 
 def _block(each: Judged, now_s: float, width: int | None) -> list[str]:

@@ -53,6 +53,9 @@ class Best:
     loss: float
     name: str
     value: str
+    num_read: int | None = None
+    """Number of tasks whose metrics were read; None if those are all that have begun. coach follows only some
+    tasks of a large array, so another task may have a lower loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +94,14 @@ def _findings(tasks: Iterable[Task]) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: finding.severity, reverse=True))
 
 
-def _best(tasks: Iterable[Task]) -> Best | None:
+def _best(tasks: Sequence[Task]) -> Best | None:
     """The best loss; a failed task counts only if no other task has a loss."""
     known = [(task, loss) for task in tasks if (loss := _newest_loss(task.training)) is not None]
     if not known:
         return None
     task, loss = min(known, key=lambda each: (has_failed(each[0].state or ""), each[1]))
-    return Best(loss, task.name, task.value)
+    begun = [each.training is not None for each in tasks if each.state not in _NOT_BEGUN]
+    return Best(loss, task.name, task.value, None if all(begun) else sum(begun))
 
 
 def _newest_loss(training: Training | None) -> float | None:

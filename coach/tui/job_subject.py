@@ -110,8 +110,10 @@ def rows_named(context: Context, name: str, past: PastJob | None) -> FoldedJob |
 
 
 def _rows_in_queue(jobs: Sequence[Job], name: str) -> list[Job]:
+    """The row of a job, or the rows of an array's tasks. The tasks that were cancelled while they waited have
+    the number of the array as their job id."""
     rows = [job for job in jobs if job.job_id == name]
-    return rows or [job for job in jobs if is_part(job.job_id) and group_id(job.job_id) == name]
+    return [*rows, *(job for job in jobs if is_part(job.job_id) and group_id(job.job_id) == name)]
 
 
 def job_subject(context: Context, name: str, folded: FoldedJob | None, past: PastJob | None) -> JobSubject:

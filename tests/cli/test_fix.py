@@ -144,3 +144,31 @@ def test_other_findings_with_a_fix_are_named_by_their_commands() -> None:
     assert other_fixes("8129", ["NUM001", "MEM001", "NUM001"]) == (
         "another finding has one: `coach fix 8129 NUM001` or `coach fix 8129 MEM001`"
     )
+
+
+def test_a_healthy_run_is_said_to_need_no_fix(shell: Shell) -> None:
+    paths = runs.RunPaths(shell.run(PARENT, {}))
+    records = [{"step": step, "epoch": 0, "time_s": 1000.0 + step, **STEP} for step in range(40)]
+    for record in records:
+        record["loss"] = 2.3 / (1 + record["step"])
+    paths.metrics_of(0).write_text("".join(json.dumps(record) + "\n" for record in records))
+    done = shell.coach(PARENT, "--dry-run")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        2,
+        f"coach: {PARENT}: healthy: no finding, so no fix",
+    )
+
+
+def test_the_fix_of_a_group_is_that_of_its_first_run_with_one(shell: Shell) -> None:
+    group = {"group_id": PARENT, "parameter": "lr", "size": 2}
+    healthy = shell.run(PARENT, {}, sweep={**group, "index": 0, "value": 0.1})
+    shell.run(CHILD, {"lr": 1000.0}, sweep={**group, "index": 1, "value": 1000.0})
+    metrics = runs.RunPaths(healthy).metrics_of(0)
+    metrics.write_text(metrics.read_text().replace('"NaN"', "2.0"))
+    done = shell.coach(PARENT, "--dry-run")
+    assert (done.returncode, f"coach: {PARENT}: the first run with a fix is {CHILD}\n" in done.stderr) == (
+        0,
+        True,
+    ), done.stderr
+    assert "lr: 1000.0 → 0.05" in done.stdout
+    assert "the first run with a fix" not in shell.coach(CHILD, "--dry-run").stderr

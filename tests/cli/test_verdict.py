@@ -56,7 +56,11 @@ def test_the_first_line_is_the_verdict() -> None:
         == "✓ No problem found in the measurements (1 running, 1 waiting, 1 ended)"
     )
     bad = [*well, judged("4", Severity.WARNING), judged("5", Severity.CRITICAL)]
-    assert verdict_lines(bad, NOW_S)[0].startswith("✖ 2 of 5 jobs went wrong: 1 critical, 1 warning")
+    assert verdict_lines(bad, NOW_S)[0].startswith("✖ 1 of 5 jobs went wrong, 1 warned (")
+    assert verdict_lines(bad[:4], NOW_S)[0].startswith("▲ 1 of 4 jobs warned (")
+    failed = judged("6", Severity.WARNING, state="FAILED")
+    assert verdict_lines([*bad, failed], NOW_S)[0].startswith("✖ 2 of 6 jobs went wrong, 1 warned (")
+    assert verdict_lines([judged("4", Severity.WARNING)], NOW_S)[0].startswith("▲ The job warned (")
 
 
 def test_jobs_that_all_wait_are_not_called_well() -> None:
@@ -81,7 +85,7 @@ def test_jobs_that_never_start_are_counted_beside_those_that_went_wrong() -> Non
         stuck, snapshot=replace(stuck.snapshot, job=replace(job, reason="DependencyNeverSatisfied"))
     )
     lines = verdict_lines([stuck, judged("8", Severity.CRITICAL)], NOW_S)
-    assert lines[0].startswith("✖ 1 of 2 jobs went wrong: 1 critical, 1 will never start (")
+    assert lines[0].startswith("✖ 1 of 2 jobs went wrong, 1 will never start (")
     assert sum(text.startswith(("✖", "▲")) for text in lines[1:]) == 2
 
 

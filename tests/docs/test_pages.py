@@ -12,6 +12,7 @@ import pytest
 from coach import __main__, cli
 from coach.config.file import FileKind, read_file
 from coach.launch.project_file import read_project
+from coach.workflows.teaching.drills import get_drill
 from tests.docs.markdown import anchors, blocks, inline_commands, links, pages, shell_lines
 from tests.installed import REPOSITORY
 
@@ -64,6 +65,18 @@ def _complaint(arguments: list[str]) -> str:
 def _as_typed(arguments: list[str]) -> list[str]:
     """Without placeholders for more words of the same kind."""
     return [word.removesuffix("…") for word in arguments]
+
+
+def test_each_answer_to_a_drill_on_a_page_is_on_the_drill_s_list() -> None:
+    answers = [
+        (words[2], words[words.index("--answer") + 1])
+        for page in pages()
+        for words in (*shell_lines(page.read_text()), *inline_commands(page.read_text()))
+        if words[:2] == ["coach", "drill"] and "--answer" in words[:-1] and words[2].islower()
+    ]
+    assert answers
+    drills = {name: get_drill(name) for name, _ in answers}
+    assert [each for each in answers if each[1] not in drills[each[0]].choices] == []
 
 
 @pytest.mark.parametrize("page", PAGES)

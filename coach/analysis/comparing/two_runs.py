@@ -12,6 +12,7 @@ from itertools import takewhile
 from statistics import fmean
 from typing import Annotated, Literal
 
+from coach.analysis.comparing.same_program import other_program
 from coach.analysis.comparing.same_steps import says_difference, speedup
 from coach.analysis.comparing.steady_state import (
     Estimate,
@@ -183,7 +184,7 @@ def compare(
         _row("data time", "s", old, new, _data_time, False, place or dataset or batch),
         _row("time per epoch", "s", old, new, _epoch_time, False, place or dataset),
         _memory_row(old, new, place),
-        _loss_row(old, new, dataset or batch),
+        _loss_row(old, new, other_program(before.run, after.run), dataset or batch),
         *_target_rows(old, new, place, dataset),
     ]
     return Comparison(before.target, after.target, tuple(_changes(old, new)), tuple(rows))
@@ -427,14 +428,16 @@ def _no_target(targets: Iterable[TimeToTarget | None]) -> str | None:
 _NO_OTHER_LOSS = (NOT_COMPARABLE, "not measured in the other run")
 
 
-def _loss_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
+def _loss_row(old: _Side, new: _Side, program: str | None, obstacle: str | None) -> Row:
     a_broken, b_broken = _first_not_finite(old), _first_not_finite(new)
     last, place, other_obstacle = _last_of_both(old, new)
     a, b = (None if broken else _loss(side, last) for side, broken in ((old, a_broken), (new, b_broken)))
     verdict: str
     because: str | None
-    if a_broken and b_broken:
-        verdict, because = NO_DIFFERENCE, f"{a_broken} → {b_broken}"
+    if program is not None and None not in (a_broken or a, b_broken or b):
+        verdict, because = NOT_COMPARABLE, program
+    elif a_broken and b_broken:
+        verdict, because = NO_DIFFERENCE, f"{a_broken} → {b_broken}{_after_useless_fix(old, new)}"
     elif a_broken:
         verdict, because = (BETTER, f"{a_broken} → finite") if b else _NO_OTHER_LOSS
     elif b_broken:
@@ -443,6 +446,14 @@ def _loss_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
         verdict, said = _verdict(a, b, False, other_obstacle or obstacle)
         because = said or place
     return _filled("loss", "", a, b, verdict, because)
+
+
+def _after_useless_fix(old: _Side, new: _Side) -> str:
+    """The next step if a fix left the loss not finite; empty if the second run is no fix of the first."""
+    parent, child = old.snapshot.run, new.snapshot.run
+    if parent is None or child is None or child.fix is None or child.parent_run_id != parent.run_id:
+        return ""
+    return f"; the fix did not help, {child.fix.rule} is still there: coach fix {child.run_id}"
 
 
 def _last_of_both(old: _Side, new: _Side) -> tuple[int, str | None, str | None]:

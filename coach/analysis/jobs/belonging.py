@@ -13,8 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.queueing.arrays import TaskIds, each_task_once, num_tasks, parse_task_ids
+from coach.analysis.queueing.arrays import (
+    TaskIds,
+    each_task_once,
+    group_id,
+    is_part,
+    num_tasks,
+    parse_task_ids,
+)
 from coach.analysis.queueing.arrays import is_job_id as is_job_id
+from coach.analysis.queueing.arrays import without_rests as without_rests
 from coach.model.launching.launch import ARRAY_TASK, SweepPoint
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run, Submission
@@ -201,6 +209,40 @@ def parts_of(rows: Iterable[Job], has_left: Callable[[str], bool]) -> Parts:
     started = [row for row in rows if row.job_id not in left or row.state != "PENDING"]
     number = sum(num_tasks(row) for row in each_task_once(rows))
     return Parts(each_task_once(started or rows), number, left)
+
+
+def has_parts(job_id: str, rows: Iterable[Job]) -> bool:
+    """True if a row is a task, or a component, of the job with this number."""
+    return any(is_part(row.job_id) and group_id(row.job_id) == job_id for row in rows)
+
+
+def runs_that_fit(runs: Sequence[Run], rows: Sequence[Job], cluster: str | None) -> Sequence[Run]:
+    """The runs of an array; none if one of its rows cannot be theirs: a later array has its number."""
+    is_theirs = all(fits(run, row.user, row.submit_time_s, cluster) for run in runs for row in rows)
+    return runs if is_theirs else ()
+
+
+def parts_with_runs(
+    rows: Sequence[Job], runs: Iterable[Run], rest: Job | None, has_left: Callable[[str], bool]
+) -> Parts:
+    """The parts of one job, as `parts_of`. Tasks that Slurm has forgotten are known from their runs.
+
+    `rest` is the row that stands for all tasks that were cancelled while they waited.
+    """
+    in_queue = RowsByTask({row.job_id: row for row in rows if not has_left(row.job_id)})
+    end = rest.state if rest is not None and is_final(rest.state) else ""
+    of_runs = {
+        row.job_id: replace(row, cluster=None, state=row.state if is_final(row.state) else end)
+        for row in map(run_as_job, runs)
+        if in_queue.get(row.job_id) is None
+    }
+    others = [row for row in rows if row.job_id not in of_runs]
+
+    def is_end_unknown(job_id: str) -> bool:
+        row = of_runs.get(job_id)
+        return has_left(job_id) if row is None else not is_final(row.state)
+
+    return parts_of([*of_runs.values(), *others], is_end_unknown)
 
 
 class RowsByTask:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from coach.model.judging.finding import Diagnosis, Finding, Severity
-from coach.model.slurm.cluster import Job
+from coach.model.slurm.cluster import Job, has_failed
 from coach.model.snapshot import Snapshot, TargetSnapshot
 
 RECENT_S = 86400.0
@@ -120,6 +120,12 @@ def worst(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> RankedF
 # without it.
 
 _HOUR_S = 3600.0
+
+
+def has_gone_wrong(worst: Finding, state: str | None) -> bool:
+    """True for a job with a critical finding, or in a bad final state. A job that runs or completed with only
+    a warning has not gone wrong: it warned."""
+    return worst.severity is Severity.CRITICAL or has_failed(state)
 
 
 def lost_gpu_hours(finding: Finding, target: TargetSnapshot) -> float | None:

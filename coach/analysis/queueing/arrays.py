@@ -70,14 +70,20 @@ def fold(jobs: Iterable[Job]) -> tuple[FoldedJob, ...]:
 
 
 def fold_rows(jobs: Iterable[Job]) -> list[Job | FoldedJob]:
-    """Like `fold`, but a job without parts stays a plain `Job`: most of a long queue, at no cost."""
+    """Like `fold`, but a job without parts stays a plain `Job`: most of a long queue, at no cost.
+
+    If all waiting tasks of an array are cancelled, Slurm lists them as one job with the bare number of the
+    array: that row joins the other tasks.
+    """
+    jobs = list(jobs)
+    arrays = {(job.cluster, job.user, group_id(job.job_id)) for job in jobs if is_part(job.job_id)}
     rows: list[Job | list[Job]] = []
     groups: dict[tuple[str | None, str, str], list[Job]] = {}
     for job in jobs:
-        if not is_part(job.job_id):
+        key = (job.cluster, job.user, group_id(job.job_id))
+        if key not in arrays:
             rows.append(job)
             continue
-        key = (job.cluster, job.user, group_id(job.job_id))
         group = groups.get(key)
         if group is None:
             groups[key] = group = []
@@ -94,6 +100,13 @@ def is_job_id(text: str) -> bool:
 def is_part(job_id: str) -> bool:
     """True for one or more tasks of an array, and for a component of a heterogeneous job."""
     return not job_id.isdecimal() and _PART.match(job_id) is not None
+
+
+def without_rests(jobs: Iterable[Job]) -> list[Job]:
+    """The rows without those that stand for the cancelled rest of an array whose other tasks have rows."""
+    jobs = list(jobs)
+    arrays = {(job.cluster, job.user, group_id(job.job_id)) for job in jobs if is_part(job.job_id)}
+    return [job for job in jobs if (job.cluster, job.user, job.job_id) not in arrays]
 
 
 def unfold(folded: FoldedJob) -> tuple[Job, ...]:
@@ -201,8 +214,9 @@ def _fold_group(group: list[Job]) -> FoldedJob:
 
 def _folded_id(group: list[Job]) -> str:
     base = group_id(group[0].job_id)
-    known = [ids for job in group if (ids := parse_task_ids(job.job_id)) is not None]
-    if len(known) < len(group):
+    parts = [job for job in group if is_part(job.job_id)]
+    known = [ids for job in parts if (ids := parse_task_ids(job.job_id)) is not None]
+    if len(known) < len(parts):
         return _folded_components(base, group)
     limit = next((each.limit for each in known if each.limit is not None), None)
     tasks = [task for each in known for task in each.tasks]

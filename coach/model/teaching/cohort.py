@@ -57,8 +57,10 @@ class Summary:
 
     @property
     def is_finished(self) -> bool:
-        """True for a recipe that completed and for a drill that was solved."""
-        return self.is_solved is True if self.is_drill else self.state == "COMPLETED"
+        """True for a recipe that completed without a critical finding, and for a drill that was solved."""
+        if self.is_drill:
+            return self.is_solved is True
+        return self.state == "COMPLETED" and self.severity is not Severity.CRITICAL
 
     def waiting_s(self, now_s: float) -> float | None:
         """Seconds that the run has been pending; None for any other run."""

@@ -85,8 +85,13 @@ def _ended_cell(so_far: ArraySoFar) -> Cell:
 
 
 def _best_cell(best: Best) -> Cell:
-    """The best loss with its task: `0.41 in _2`."""
+    """The best loss with its task: `0.41 in _2`. If not all tasks were read, also the number of those that
+    were; a narrow column then shows that the best loss may be lower: `≤ 0.41`."""
     loss, name, value = number(best.loss, 3), printable(best.name), printable(best.value)
+    if best.num_read is not None:
+        read = f"of {best.num_read} read"
+        partly = (f"best {loss} in {name} {read}", f"{loss} in {name} {read}", f"{loss} {read}", f"≤ {loss}")
+        return Cell(partly[1], fill=lambda width: _fitting(partly, width))
     ways = (
         *((f"best {loss} in {name} ({value})",) if value else ()),
         f"best {loss} in {name}",

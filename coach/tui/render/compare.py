@@ -30,6 +30,7 @@ from coach.tui.render.text import (
     seconds,
     short_id,
     strong,
+    with_noise,
     wrap,
 )
 
@@ -160,7 +161,8 @@ def _row_lines(row: Row, columns: tuple[int, ...], width: int) -> list[Line]:
     name = _name(row) if cell_len(_name(row)) <= columns[0] else _short_name(row)
     rows = [line(_joined((name, *_cells(row, width)), columns), Span(f"  {sign} {verdict}", tone))]
     if row.because:
-        rows.append(clip(line(muted(f" {' ' * columns[0]}  {printable(row.because)}")), width))
+        indent = " " * (columns[0] + 3)
+        rows += [line(muted(indent + text)) for text in wrap(printable(row.because), width - len(indent))]
     return rows
 
 
@@ -189,5 +191,5 @@ def _value(value: float | None, noise: float | None, unit: str, *, is_wide: bool
     spelled = _UNITS.get(unit, number)(value)
     if noise is None or not value:
         return spelled
-    share = abs(noise / value)
-    return f"{spelled} ±{share:.1%}" if is_wide or share < _ROUND_FROM else f"{spelled} ±{share:.0%}"
+    is_short = not is_wide and abs(noise / value) >= _ROUND_FROM
+    return with_noise(spelled, value, noise, _UNITS.get(unit, number)(noise), is_short=is_short)

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from coach.analysis.judging.no_finding import Look
-from coach.analysis.judging.ranking import RankedFinding
+from coach.analysis.judging.ranking import RankedFinding, has_gone_wrong
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.judging.finding import Diagnosis, Severity
-from coach.model.slurm.cluster import has_failed
 from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
 from coach.tui.render.text import UNKNOWN, KeyLabel, Line, Span, age, muted, number, printable, short_id
@@ -106,10 +105,9 @@ def verdict_title(
     *,
     is_focused: bool = True,
 ) -> str:
-    """The title above the causes, with the keys that lead from the cursor's pane to a cause. A job that runs
-    or completed with only a warning has not gone wrong."""
+    """The title above the causes, with the keys that lead from the cursor's pane to a cause."""
     wrong = [each for group in causes for each in group]
-    num_wrong = sum(each.finding.severity is Severity.CRITICAL or has_failed(each.state) for each in wrong)
+    num_wrong = sum(has_gone_wrong(each.finding, each.state) for each in wrong)
     num_warned = len(wrong) - num_wrong
     warned = f", {num_warned} warned" if num_warned else ""
     told = f"{num_wrong} of {num_judged} checked jobs went wrong{warned}"

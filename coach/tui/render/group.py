@@ -22,6 +22,7 @@ from coach.tui.render.text import (
     printable,
     seconds,
     strong,
+    with_noise,
     wrap,
 )
 
@@ -129,4 +130,4 @@ def _rate(value: Estimate | None) -> str:
         return UNKNOWN
     if value.noise is None or not value.value:
         return number(value.value)
-    return f"{number(value.value)} ±{abs(value.noise / value.value):.1%}"
+    return with_noise(number(value.value), value.value, value.noise, number(value.noise))

@@ -161,6 +161,16 @@ def of_total(part: int | None, total: int | None) -> str:
     return f"{UNKNOWN if part is None else part}/{UNKNOWN if total is None else total}"
 
 
+def with_noise(
+    spelled: str, value: float, noise: float, spelled_noise: str, *, is_short: bool = False
+) -> str:
+    """A value and its noise in per cent: `76 s ±1.2%`. Noise larger than the value is written in the value's
+    own unit, because a share of a value near zero says nothing."""
+    if not value or abs(noise) > abs(value):
+        return f"{spelled} ±{spelled_noise}"
+    return f"{spelled} ±{abs(noise / value):{'.0%' if is_short else '.1%'}}"
+
+
 def number(value: float | None, digits: int = 4) -> str:
     """A measured number in short form; NaN and infinities are written as such."""
     if value is None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
+from coach.analysis.jobs.named_run import named_run
 from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import is_final
@@ -33,7 +34,7 @@ class Selection:
     """The runs to remove: those that meet all conditions."""
 
     run_ids: tuple[str, ...] = ()
-    """Only these; empty: all runs."""
+    """Only these, by id, short name or directory; empty: all runs."""
     older_than_s: float | None = None
     states: frozenset[str] = frozenset()
     num_kept: int = 0
@@ -122,10 +123,7 @@ def still_meant(plan: CleanPlan, again: CleanPlan) -> CleanPlan:
 
 
 def _plan(selection: Selection, known: KnownRuns, settings: Settings, now_s: float) -> CleanPlan:
-    by_id = {one.run.run_id: one for one in known.runs}
-    for run_id in selection.run_ids:
-        if run_id not in by_id:
-            raise UserError(f"{run_id}: no such run in {settings.runs_root}", "`coach runs` lists them")
+    selection = replace(selection, run_ids=_named_ids(selection.run_ids, known, settings))
     needed = _needed(known.runs)
     removals: list[Removal] = []
     kept: list[Kept] = []
@@ -148,6 +146,16 @@ def _plan(selection: Selection, known: KnownRuns, settings: Settings, now_s: flo
         leaving = {removal.run.run_id for removal in removals}
         leftovers = find_leftovers(settings.runs_root, leaving, now_s)
     return CleanPlan(tuple(removals), tuple(kept), tuple(leftovers), known.problems)
+
+
+def _named_ids(names: Iterable[str], known: KnownRuns, settings: Settings) -> tuple[str, ...]:
+    """The ids of the named runs. Raises UserError for an unknown name."""
+    listed = [one.run for one in known.runs]
+    found = {name: named_run(name, listed) for name in names}
+    for name, run in found.items():
+        if run is None:
+            raise UserError(f"{name}: no such run in {settings.runs_root}", "`coach runs` lists them")
+    return tuple(dict.fromkeys(run.run_id for run in found.values() if run is not None))
 
 
 def _is_meant(one: KnownRun, position: int, selection: Selection, now_s: float) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from coach import runs
 from coach.analysis.jobs.belonging import fits, has_lost_its_job, is_job_id, is_of_another_cluster
 from coach.analysis.jobs.eligible_jobs import group_id, rows_by_id
+from coach.analysis.jobs.named_run import named_run
 from coach.config import Settings
 from coach.launch import local
 from coach.model.errors import UserError
@@ -24,12 +25,11 @@ from coach.sources.io import Io
 from coach.sources.machine.user import user_name
 from coach.sources.runs.local_process import find_process
 from coach.sources.runs.run_files import parse_run
-from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.run_list import read_listed_run
 from coach.sources.slurm.named_jobs import job_rows_query, parse_job_rows
 from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.lost_submits import Standing, ask_for_jobs
-from coach.workflows.judging.targets import hint_for_hidden_job, known_cluster, list_runs
+from coach.workflows.judging.targets import hint_for_hidden_job, known_cluster, list_runs, run_index
 
 
 class NotYours(UserError):
@@ -90,13 +90,14 @@ def look_up(
 
 
 def run_of(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> Run | None:
-    """The run of coach with this id or job id, also if Slurm has forgotten the job; None for another job.
+    """The run of coach with this id, short name or job id, also if Slurm has forgotten the job; None for
+    another job.
 
     If several runs have the job's number, the newest that can be the job's.
     """
-    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    known = list_runs(io, settings.runs_root, run_index(settings))
     here = [run for run in known if not is_of_another_cluster(run, known_cluster(settings))]
-    named = next((run for run in here if run.run_id == target), None)
+    named = named_run(target, here)
     numbered = [run for run in here if run.job_id == target]
     if named is not None or not numbered or resolve_backend("auto", env) != "slurm":
         return named or next(iter(numbered), None)
@@ -146,6 +147,9 @@ def _name(
         return _name_run(target, run_dir, settings, io)
     job_id = group_id(target) if "[" in target else target
     if not is_job_id(job_id):
+        named = named_run(target, list_runs(io, settings.runs_root, run_index(settings)))
+        if named is not None:
+            return _name_run(named.run_id, Path(named.run_dir), settings, io)
         raise UserError(f"{target!r}: neither a run in {settings.runs_root} nor a job id")
     if resolve_backend("auto", env) != "slurm":
         raise UserError(

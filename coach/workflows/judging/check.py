@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coach.analysis.jobs.belonging import Parts, is_of_another_cluster
+from coach.analysis.jobs.belonging import Parts, is_of_another_cluster, without_rests
 from coach.analysis.judging.several_jobs import Judged, whole, worst_first
 from coach.analysis.spelling.printable import printable
 from coach.analysis.teaching.withheld_findings import as_told
@@ -158,7 +158,8 @@ class Checker:
     def _parts(self, name: str, parts: Parts) -> Checked:
         rows = sorted(parts.rows, key=_rank)[:MAX_TARGETS]
         self._paths.learn(rows)
-        targets = [Target(job.job_id, TargetKind.JOB) for job in rows]
+        runs = list_runs(self._io, self._settings.runs_root, run_index(self._settings))
+        targets = [locate_target(job.job_id, self._settings, self._io, runs, job) for job in rows]
         known = tuple(job for job in parts.rows if job.job_id not in parts.with_unknown_end)
         judged = worst_first(self._judge_all(targets, JobList(known, False)))
         all_of_it = whole(name, known, judged, parts.number)
@@ -288,7 +289,9 @@ def own_targets(settings: Settings, io: Io, user: str, backend: str) -> OwnTarge
     jobs = _ask(settings, io, user, backend)
     since_s = io.now() - ENDED_WITHIN_S
     known = list_runs(io, settings.runs_root, run_index(settings))
-    recent = [job for job in jobs if not is_final(job.state) or _is_since(job.end_time_s, since_s)]
+    recent = [
+        job for job in without_rests(jobs) if not is_final(job.state) or _is_since(job.end_time_s, since_s)
+    ]
     recent.sort(key=_rank)
     targets = [locate_target(job.job_id, settings, io, known, job) for job in recent[:MAX_TARGETS]]
     taken = {str(target.path) for target in targets}

@@ -14,10 +14,9 @@ from coach.model.training.run import Run
 from coach.rules.engine import Engine
 from coach.rules.registry import signatures
 from coach.sources.io import Io
-from coach.sources.runs.run_index import RunIndex
 from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.judging.one_reading import read_once
-from coach.workflows.judging.targets import Target, TargetKind, list_runs
+from coach.workflows.judging.targets import Target, TargetKind, list_runs, run_index, run_or_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +31,12 @@ class Chain:
 
 
 def read_chain(text: str, settings: Settings, io: Io, backend: str, user: str) -> Chain:
-    """The chain of a run. `text`: the run's id, its job or its directory.
+    """The chain of a run. `text`: the run's id or short name, its job or its directory.
 
     Raises UserError if the run is no child of a fix and has none.
     """
-    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
-    named = next((run for run in known if text in (run.run_id, run.job_id, run.run_dir)), None)
+    known = list_runs(io, settings.runs_root, run_index(settings))
+    named = run_or_job(text, known)
     members = () if named is None else family(named, known)
     if named is None or len(members) < 2:
         raise UserError(

@@ -19,6 +19,9 @@ from coach.sources.runs.local_process import Look
 from coach.sources.runs.run_files import RunFilesSource
 from coach.workflows.judging.program_files import run_metrics
 
+Signatures = Callable[[], Sequence[Signature]]
+SourceFactory = Callable[[], PollingSource]
+
 
 @dataclass(frozen=True, slots=True)
 class RunSources:
@@ -32,8 +35,8 @@ class RunSources:
     look: Look
 
     def by_key(
-        self, signatures: Callable[[], Sequence[Signature]], logs: Sequence[Path], metrics: Sequence[Path]
-    ) -> Mapping[str, Callable[[], PollingSource]]:
+        self, signatures: Signatures, logs: Sequence[Path], metrics: Sequence[Path]
+    ) -> Mapping[str, SourceFactory]:
         """The sources by `source:target`. Files that are named replace those that would be found."""
         io, name, run_dir = self.io, self.name, self.run_dir
         own = RunLogs(io, run_dir, self.output_paths.of)

@@ -15,16 +15,21 @@ from coach import runs
 from coach.analysis.jobs.belonging import (
     Parts,
     RowsByTask,
+    has_parts,
     is_job_id,
     is_job_of,
     is_of_another_cluster,
-    parts_of,
+    parts_with_runs,
+    runs_that_fit,
 )
+from coach.analysis.jobs.named_run import first_of_group as first_of_group
+from coach.analysis.jobs.named_run import named_run as named_run
+from coach.analysis.jobs.named_run import run_or_job as run_or_job
+from coach.analysis.jobs.named_run import runs_of_array
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.model.errors import OTHERS_JOBS, UnknownTarget, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
 from coach.model.slurm.cluster import Job
-from coach.model.training.log import Signature
 from coach.model.training.run import Run
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
@@ -41,12 +46,10 @@ from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.client import JobsSource, ask_private_kinds
 from coach.workflows.judging.job_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
 from coach.workflows.judging.program_files import foreign_metrics
-from coach.workflows.judging.run_sources import RunSources
+from coach.workflows.judging.run_sources import RunSources, Signatures
+from coach.workflows.judging.run_sources import SourceFactory as SourceFactory
 
 STDIN = "-"
-
-Signatures = Callable[[], Sequence[Signature]]
-SourceFactory = Callable[[], PollingSource]
 
 
 class TargetKind(Enum):
@@ -55,7 +58,7 @@ class TargetKind(Enum):
     JOB = "job"
     DIRECTORY = "directory"
     PARTS = "parts"
-    """A whole array or heterogeneous job that coach did not launch: each part is judged by itself."""
+    """A whole array or heterogeneous job: each part is judged by itself."""
     STDIN = "stdin"
 
 
@@ -115,19 +118,6 @@ def resolve_target(
     raise UnknownTarget(f"{text}: no run, job or file of that name", hint)
 
 
-def named_run(text: str, known: Sequence[Run]) -> Run | None:
-    """The run with this id, or with this short name: the id without its date and time, as on the screens.
-    Raises UserError if several runs have the short name."""
-    exact = next((run for run in known if run.run_id == text), None)
-    if exact is not None or not text:
-        return exact
-    short = [run for run in known if runs.RUN_ID.match(run.run_id) and run.run_id.split("-", 2)[2] == text]
-    if len(short) > 1:
-        meant = " or ".join(run.run_id for run in short[:3])
-        raise UserError(f"{text}: {len(short)} runs have this short name", f"which one: {meant}?")
-    return short[0] if short else None
-
-
 def _hint_for_unknown(text: str, io: Io, backend: str, user: str) -> str:
     hint = hint_for_hidden_job(io, user) if is_job_id(text) and backend == "slurm" else None
     return hint or "`coach runs` lists the runs, `coach jobs` the jobs"
@@ -151,24 +141,31 @@ def _by_job_id(
 ) -> Target | None:
     """The run of this job, or the job itself if coach did not launch it. The queue decides which run it is;
     without an answer, the newest run."""
+    cluster = known_cluster(settings)
     runs_of_it = [run for run in known if run.job_id == job_id]
-    try:
-        queue = _own_queue(io, user, job_id) if backend == "slurm" else ()
-    except UserError:
-        if not runs_of_it:
-            raise
-        queue = ()
+    here = [run for run in known if not is_of_another_cluster(run, cluster)]
+    tasks = runs_of_array(job_id, here)
+    queue = _queue(job_id, io, backend, user, is_needed=not (runs_of_it or tasks))
     paths.learn(queue)
     remember_jobs(SeenJobs(settings.cache_dir), queue, user, io.now())
     job = RowsByTask({job.job_id: job for job in queue}).get(job_id)
-    if job is not None:
+    if job is not None and not tasks and not has_parts(job_id, queue):
         paths.learn([job])  # squeue lists tasks that wait in one row
         return _of_row(job_id, job, known, settings)
-    here = [run for run in runs_of_it if not is_of_another_cluster(run, known_cluster(settings))]
-    newest = next(iter(here or runs_of_it), None)
+    newest = next((run for run in (*here, *known) if run.job_id == job_id), None)
     if newest is not None:
         return Target(job_id, TargetKind.RUN, Path(newest.run_dir))
-    return _foreign_job(job_id, paths) if backend == "slurm" else None
+    return _job_without_run(job_id, paths, tasks, cluster) if backend == "slurm" else None
+
+
+def _queue(job_id: str, io: Io, backend: str, user: str, *, is_needed: bool) -> tuple[Job, ...]:
+    """The user's queue. If Slurm does not answer: empty, or UserError if the queue is needed."""
+    try:
+        return _own_queue(io, user, job_id) if backend == "slurm" else ()
+    except UserError:
+        if is_needed:
+            raise
+        return ()
 
 
 def _of_row(name: str, job: Job, known: Iterable[Run], settings: Settings) -> Target:
@@ -176,11 +173,16 @@ def _of_row(name: str, job: Job, known: Iterable[Run], settings: Settings) -> Ta
     return Target(name, TargetKind.RUN, Path(run.run_dir)) if run else Target(name, TargetKind.JOB)
 
 
-def _foreign_job(job_id: str, paths: OutputPaths) -> Target | None:
-    """A job that coach did not launch, with its parts if it has any."""
-    if paths.row(job_id) is not None:
+def _job_without_run(
+    job_id: str, paths: OutputPaths, tasks: Sequence[Run], cluster: str | None
+) -> Target | None:
+    """A job that is no run, or a whole array or heterogeneous job. `tasks`: the runs of the array with this
+    number."""
+    rest, rows = paths.row(job_id), paths.parts(job_id)
+    tasks = runs_that_fit(tasks, rows if rest is None else [rest, *rows], cluster)
+    if rest is not None and not rows and not tasks:
         return Target(job_id, TargetKind.JOB)
-    parts = parts_of(paths.parts(job_id), paths.has_left)
+    parts = parts_with_runs(rows, tasks, rest, paths.has_left)
     return Target(job_id, TargetKind.PARTS, parts=parts) if parts.rows else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from coach.analysis.jobs.named_run import run_or_job
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.training.run import Run
@@ -18,7 +19,7 @@ def run_to_share(named: str, settings: Settings, io: Io) -> tuple[Path, Run]:
     and for a drill."""
     directory = shared_place(settings)
     known = list_runs(io, settings.runs_root)
-    run = next((run for run in known if named in (run.run_id, run.job_id, run.run_dir)), None)
+    run = run_or_job(named, known)
     if run is None:
         raise UserError(
             f"{named}: not a run of coach, so the board has no row for it", "--save FILE saves it"

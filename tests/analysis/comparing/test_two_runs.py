@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from coach.analysis.comparing.two_runs import (
     compare,
 )
 from coach.lookback.history import History
+from coach.model.launching.launch import AppliedFix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import MetricEvent, Step
 from coach.model.training.run import Run, Segment
@@ -70,6 +72,42 @@ def test_two_runs_of_the_same_thing_do_not_differ_beyond_their_noise() -> None:
     assert {row(comparison, name).verdict for name in ("throughput", "step time", "loss")} == {NO_DIFFERENCE}
 
 
+def script(name: str, **more: Any) -> Run:
+    """A run of an own script."""
+    own = {"kind": "script", "words": [f"src/{name}"], "directory": "/w"}
+    recipe = name.removesuffix(".py")
+    return examples.run(launch={"own": own}, **{"recipe": recipe, "run_id": f"20261121-{recipe}", **more})
+
+
+def test_the_losses_of_two_own_scripts_are_not_compared() -> None:
+    loss = row(against(series(0.1, 1), series(0.1, 2), script("ddp.py"), script("cfg.py")), "loss")
+    assert (loss.verdict, loss.because) == (NOT_COMPARABLE, "other program (ddp.py → cfg.py)")
+    broken = [replace(step, loss=math.nan) for step in series(0.1, 2)]
+    loss = row(against(series(0.1, 1), broken, script("ddp.py"), script("cfg.py")), "loss")
+    assert (loss.verdict, loss.because) == (NOT_COMPARABLE, "other program (ddp.py → cfg.py)")
+    recipe = examples.run(recipe="baseline")
+    assert row(against(series(0.1, 1), series(0.1, 2), recipe, script("cfg.py")), "loss").because == (
+        "other program (baseline → cfg.py)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (script("ddp.py"), script("ddp.py", run_id="later")),
+        (script("a.py"), script("b.py", parent_run_id="20261121-a")),
+        (script("a.py", dataset={"name": "cifar10"}), script("b.py", dataset={"name": "cifar10"})),
+        (examples.run(recipe="baseline"), examples.run(recipe="ddp")),
+        (script("a.py"), None),
+    ],
+)
+def test_the_losses_of_one_program_of_its_variant_or_of_one_data_set_are_compared(
+    before: Run, after: Run | None
+) -> None:
+    loss = row(against(series(0.1, 1), series(0.1, 2), before, after), "loss")
+    assert loss.verdict == NO_DIFFERENCE
+
+
 def test_a_run_with_steps_half_as_long_is_better_in_throughput_and_step_time() -> None:
     comparison = against(series(0.1, seed=1), series(0.05, seed=2))
     throughput = row(comparison, "throughput")
@@ -105,6 +143,22 @@ def test_a_child_of_a_nan_run_that_stays_finite_is_better_and_says_so() -> None:
     loss = row(against(broken, series(0.1, seed=1)), "loss")
     assert (loss.verdict, loss.because) == (BETTER, "NaN from step 2 → finite")
     assert loss.before is None
+
+
+def test_a_fix_that_leaves_the_loss_infinite_is_said_not_to_have_helped() -> None:
+    broken = [Step(0, n, None, loss=2.3 if n < 9 else math.inf, step_time_s=0.1) for n in range(1, 60)]
+    later = [replace(step, loss=2.3) if step.step < 17 else step for step in broken]
+    fix = AppliedFix("NUM001", "Learning rate 50 → 5", {"lr": 5.0})
+    parent = script("nan.py")
+    child = script("nan.py", run_id="child", parent_run_id=parent.run_id, fix=fix)
+    loss = row(against(broken, later, parent, child), "loss")
+    assert (loss.verdict, loss.because) == (
+        NO_DIFFERENCE,
+        "infinite from step 9 → infinite from step 17; the fix did not help, NUM001 is still there: "
+        "coach fix child",
+    )
+    told = row(against(broken, later, parent, script("nan.py", run_id="other")), "loss").because
+    assert told == "infinite from step 9 → infinite from step 17"
 
 
 def test_a_bad_step_that_the_run_survived_is_not_the_beginning_of_its_nan() -> None:

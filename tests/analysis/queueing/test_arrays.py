@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coach.analysis.queueing.arrays import each_task_once, fold, parse_task_ids, unfold
+from coach.analysis.queueing.arrays import each_task_once, fold, parse_task_ids, unfold, without_rests
 from tests.analysis.made_jobs import job
 
 
@@ -19,6 +19,16 @@ def test_an_array_is_one_row_that_counts_its_tasks_by_state() -> None:
     assert (array.job.state, array.job.num_gpus) == ("RUNNING", 4)
     assert dict(array.states) == {"PENDING": 6, "RUNNING": 2, "COMPLETED": 1}
     assert (single.job.job_id, single.is_folded) == ("18", False)
+
+
+def test_tasks_that_were_cancelled_while_they_waited_are_of_the_array_whose_number_they_show() -> None:
+    rows = [job("17", "CANCELLED", reason="JobArrayTaskLimit"), job("18"), job("17_0", "CANCELLED")]
+    rows.append(job("17_1", "COMPLETED"))
+    array, single = fold(rows)
+    assert (array.job.job_id, array.job.state, single.job.job_id) == ("17_[0-1]", "CANCELLED", "18")
+    assert [row.job_id for row in without_rests(rows)] == ["18", "17_0", "17_1"]
+    (alone,) = fold([job("17", "CANCELLED")])
+    assert (alone.job.job_id, alone.is_folded) == ("17", False)
 
 
 def test_unfolding_gives_each_waiting_task_a_row_of_its_own() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from coach.analysis.teaching.cohort_standing import (
     best_words,
+    counts_of,
     finding_words,
     people_of,
     state_words,
@@ -14,6 +15,7 @@ from coach.analysis.teaching.cohort_standing import (
     waiting_long,
     without_a_run,
 )
+from coach.model.judging.finding import Severity
 from coach.model.teaching.cohort import Cohort
 from tests.tui.fake_session import NOW_S, make_summary
 
@@ -78,6 +80,15 @@ def test_a_run_without_a_diagnosis_is_not_called_healthy() -> None:
     ]
     assert solved == ["solved", "given up", "not yet"]
     assert best_words(make_summary()) == ""
+
+
+def test_a_completed_run_whose_loss_is_not_finite_has_not_finished() -> None:
+    broken = make_summary(1, state="COMPLETED", code="NUM001", severity=Severity.CRITICAL)
+    warned = replace(broken, uid=2, code="NUM008", severity=Severity.WARNING)
+    cohort = Cohort("/shared", people_of([broken, warned], {1: "ada", 2: "bob"}, None))
+    [count] = counts_of(cohort)
+    assert (count.num_finished, count.num_active, count.num_failed) == (1, 0, 1)
+    assert (best_words(broken), best_words(warned)) == ("", "COMPLETED NUM008")
 
 
 def test_a_run_whose_last_step_is_old_against_its_own_steps_is_stalled() -> None:

@@ -65,6 +65,12 @@ def test_an_array_whose_ended_tasks_slurm_has_forgotten_shows_no_number_of_them(
     assert "ended" not in line_at(80, so_far)
 
 
+@pytest.mark.parametrize(("width", "told"), [(80, "≤ 0.412"), (300, "0.412 in _1 of 3 read")])
+def test_the_best_of_some_tasks_says_how_many_were_read(width: int, told: str) -> None:
+    so_far = array_so_far((*TASKS, Task("_4", "COMPLETED")), 5, are_all_known=False)
+    assert told in line_at(width, so_far)
+
+
 def test_the_last_task_in_the_queue_stands_for_its_whole_sweep() -> None:
     queue = queue_of([make_job("4017_3", "ada")], "ada", tuple)
     whole = array_so_far(TASKS, 4, are_all_known=True)

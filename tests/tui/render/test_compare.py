@@ -48,3 +48,11 @@ def test_a_ratio_that_no_row_has_takes_no_column() -> None:
     rows = tuple(replace(row, ratio=None) for row in ROWS)
     assert "RATIO" not in "\n".join(drawn(78, rows))
     assert "RATIO" in "\n".join(drawn(120, rows))
+
+
+@pytest.mark.parametrize("width", [78, 120])
+def test_noise_larger_than_the_value_is_written_as_a_number(width: int) -> None:
+    text = "\n".join(drawn(width, (Row("loss", "", 2.67, 1.4, 7.5e-05, 0.00079, None, BETTER),)))
+    assert "7.5e-5 ±7.9e-4" in text
+    assert "2.67 ±52" in text
+    assert "1053" not in text

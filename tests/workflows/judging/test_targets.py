@@ -212,6 +212,70 @@ def test_the_kept_verdict_of_a_whole_array_adds_no_row_to_it(settings: Settings)
     assert SeenJobs(settings.cache_dir).read() == before
 
 
+def sweep_of_runs(fake: FakeIo, settings: Settings, states: Sequence[str | None], made_s: float) -> None:
+    """An array of coach, job 17: one run for each state, whose log is in its directory."""
+    group = "20261121-120000-own-0000"
+    for task, state in enumerate(states):
+        sweep = {"group_id": group, "parameter": "lr", "value": 0.1, "index": task, "size": len(states)}
+        run = {"backend": "slurm", "job_id": f"17_{task}", "user": user_name(), "sweep": sweep}
+        ended = {} if state is None else {"state": state, "ended_time_s": made_s + 60}
+        name = f"20261121-120000-own-000{task}"
+        write_run(fake, settings, name, {**run, "created_time_s": made_s, **ended})
+        log = b"ValueError: no such class\n" if state == "FAILED" else b"step 1 loss 0.5\nstep 2 loss 0.4\n"
+        trace = b'Traceback (most recent call last):\n  File "/w/t.py", line 16, in <module>\n    f()\n'
+        fake.write(str(settings.runs_root / name / "stderr.log"), (trace if state == "FAILED" else b"") + log)
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_the_number_of_a_sweep_is_judged_by_the_directories_of_its_runs(
+    settings: Settings, is_forgotten: bool
+) -> None:
+    fake = FakeIo()
+    made_s = datetime(2026, 11, 21, 12, 0).timestamp()  # noqa: DTZ001 (squeue's is local time)
+    sweep_of_runs(fake, settings, ["COMPLETED", "FAILED", None, None], made_s)
+    common = {"user": user_name(), "work_dir": "/w", "stdout": "o"}
+    rows = [{"job_id": "17_0", "state": "COMPLETED"}, {"job_id": "17_1", "state": "FAILED"}]
+    waits = [waiting("17_[2-3%1]")]
+    fake.answer("jobs", own_squeue(*({**common, **row} for row in ([] if is_forgotten else rows) + waits)))
+    checked = Checker(settings, fake, Engine(build()), "slurm").target("17")
+    (found,) = (each for each in checked.diagnosis.findings if each.is_primary)
+    assert (found.rule, found.summary) == ("COD001", "1 of 4 (17_1): ValueError: no such class")
+    assert "log" not in {each.what for each in checked.diagnosis.not_measured}
+    assert {part.snapshot.target for part in checked.parts} == {"17_0", "17_1", "17_[2-3%1]"}
+    assert not any(part.is_blind for part in checked.parts)
+
+
+def test_the_number_of_a_cancelled_sweep_means_its_tasks_and_not_the_row_of_those_that_waited(
+    settings: Settings,
+) -> None:
+    fake = FakeIo()
+    made_s = datetime(2026, 11, 21, 12, 0).timestamp()  # noqa: DTZ001 (squeue's is local time)
+    sweep_of_runs(fake, settings, ["CANCELLED", None, None], made_s)
+    common = {"user": user_name(), "work_dir": "/w", "stdout": "o", "state": "CANCELLED"}
+    fake.answer("jobs", own_squeue({**common, "job_id": "17"}, {**common, "job_id": "17_0"}))
+    target = resolve_target("17", settings, fake, "slurm", user_name())
+    assert target.parts is not None
+    told = [(row.job_id, row.state) for row in target.parts.rows]
+    assert told == [("17_0", "CANCELLED"), ("17_1", "CANCELLED"), ("17_2", "CANCELLED")]
+    assert (target.parts.number, target.parts.with_unknown_end) == (3, frozenset())
+
+
+def test_a_job_with_the_number_of_an_old_sweep_is_a_job(settings: Settings) -> None:
+    fake = FakeIo()
+    sweep_of_runs(fake, settings, ["FAILED"], 1000.0)
+    fake.answer("jobs", own_squeue({"job_id": "17", "user": user_name(), "work_dir": "/w", "stdout": "o"}))
+    assert resolve_target("17", settings, fake, "slurm", user_name()).kind is TargetKind.JOB
+
+
+def test_a_later_array_with_the_number_of_an_old_sweep_is_not_judged_by_its_runs(settings: Settings) -> None:
+    fake = FakeIo()
+    sweep_of_runs(fake, settings, ["FAILED"], 1000.0)
+    fake.answer("jobs", own_squeue({"job_id": "17_4", "user": user_name(), "work_dir": "/w", "stdout": "o"}))
+    target = resolve_target("17", settings, fake, "slurm", user_name())
+    assert target.parts is not None
+    assert [row.job_id for row in target.parts.rows] == ["17_4"]
+
+
 def test_a_job_id_means_the_run_whose_job_it_is_and_not_an_old_one_of_the_same_number(
     settings: Settings,
 ) -> None:
