@@ -289,7 +289,7 @@ def test_the_numbers_that_a_log_prints_are_judged(
         assert "metrics: " not in told
 
 
-def test_a_log_without_a_loss_cannot_be_compared(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_log_without_a_loss_is_not_compared(coach, tmp_path) -> None:  # type: ignore[no-untyped-def]
     log = tmp_path / "hello.log"
     log.write_text("hello\n")
     done = coach("compare", RECORDINGS / "nan", log, "--backend", "local")

@@ -54,7 +54,7 @@ def test_fixes_beyond_the_limits_of_the_partition_come_last_with_the_reason(
 ) -> None:
     world = World(tmp_path)
     monkeypatch.setattr(possible_fixes, "look_at_site", lambda *_: CLUSTER)
-    parent = replace(world.parent(), state="FAILED")
+    parent = replace(world.parent(), state="FAILED", resources={"cpus_per_task": 16})
     changes = {"cpus_per_task": 9999}, {"mem": "90000G"}, {"time": "900-00:00:00"}, {"num_workers": 1}
     rows = numbered(remedies(parent, [finding(*(Fix(str(each), each) for each in changes))]))
     told = judged(rows, parent, world.settings, world.env, world.io)
@@ -62,6 +62,17 @@ def test_fixes_beyond_the_limits_of_the_partition_come_last_with_the_reason(
     assert told[0].why_not is None
     for each, words in zip(told[1:], ("CPUs", "MiB of memory", "longest time limit"), strict=True):
         assert words in (each.why_not or "")
+
+
+def test_a_fix_that_a_node_can_give_only_some_of_its_cpus_still_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    monkeypatch.setattr(possible_fixes, "look_at_site", lambda *_: CLUSTER)
+    parent = replace(world.parent(), state="FAILED", resources={"cpus_per_task": 1})
+    rows = numbered(remedies(parent, [finding(Fix("20 CPUs", {"cpus_per_task": 20}), MILD)]))
+    told = judged(rows, parent, world.settings, world.env, world.io)
+    assert [(each.number, each.why_not) for each in told] == [(1, None), (2, None)]
 
 
 def test_cpus_and_ranks_are_changes_of_the_launch() -> None:
