@@ -60,7 +60,7 @@ def test_fixes_beyond_the_limits_of_the_partition_come_last_with_the_reason(
     told = judged(rows, parent, world.settings, world.env, world.io)
     assert [each.number for each in told] == [4, 1, 2, 3]
     assert told[0].why_not is None
-    for each, words in zip(told[1:], ("CPUs", "MiB of memory", "longest time limit"), strict=True):
+    for each, words in zip(told[1:], ("tried before", "MiB of memory", "longest time limit"), strict=True):
         assert words in (each.why_not or "")
 
 
