@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, islice
 
 from coach.model.error_block import ErrorBlock
@@ -141,7 +142,7 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot, is_running_enough: bool = Tru
         return True
     if losses_after(hit, snapshot):
         return not hit.traceback or tail.num_lines - hit.line > MAX_FLUSHED_LINES
-    return _lived_long_after(hit, tail, signs)
+    return _lived_long_after(hit, tail, signs) or _came_again_and_was_outlived(hit, tail, signs)
 
 
 def is_hidden_by_status(hit: LogHit, snapshot: TargetSnapshot) -> bool:
@@ -210,6 +211,16 @@ def _lived_long_after(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
     num_told = signs.num_told[until] - signs.num_told[start]
     is_long_ago = (hit.line < tail.first_line and num_told > 0) or num_told > enough
     return is_long_ago and death is None
+
+
+def _came_again_and_was_outlived(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
+    """True if the same traceback stands further down and did not end its program: several attempts share the
+    log, and a later one went on."""
+    if hit.block is None or not hit.traceback:
+        return False
+    said = hit.block.lines[-1]
+    later = (each for each in tail.blocks if each.first_line > hit.line and each.lines[-1] == said)
+    return any(_lived_long_after(replace(hit, line=each.last_line), tail, signs) for each in later)
 
 
 def only_error(snapshot: TargetSnapshot) -> LogHit | None:

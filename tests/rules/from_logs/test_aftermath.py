@@ -33,3 +33,11 @@ def test_an_error_is_judged_by_the_lines_below_itself() -> None:
     assert of_a_whole_log("step 1", ERROR) == ["module_not_found"]
     assert of_a_whole_log("step 1", ERROR, *[LIFE] * 12) == []
     assert of_a_whole_log(*[LIFE] * 12, "step 1", ERROR) == ["module_not_found"]
+
+
+def test_an_error_of_an_attempt_is_over_if_it_came_again_and_that_attempt_went_on() -> None:
+    trace = ("Traceback (most recent call last):", '  File "train.py", line 3, in <module>', ERROR)
+    assert of_a_whole_log("step 1", *trace, *[LIFE] * 5, *trace) == ["module_not_found"]
+    assert of_a_whole_log("step 1", *trace, *[LIFE] * 5, *trace, *[LIFE] * 12) == []
+    other = (*trace[:2], "ModuleNotFoundError: No module named 'timm'")
+    assert of_a_whole_log("step 1", *trace, *[LIFE] * 5, *other, *[LIFE] * 12) == ["module_not_found"]
