@@ -243,3 +243,18 @@ async def test_the_history_shows_what_coach_remembers_and_esc_leaves_it_without_
             questions.may_answer.set()
         await driver.press("H")
         await driver.sees("2 ended jobs")
+
+
+async def test_the_cursor_of_the_history_is_on_the_newest_job_once_slurm_has_answered() -> None:
+    own = PastJob(make_job("8", name="older", state="TIMEOUT", end_time_s=NOW_S - 600), source="seen")
+    newer = PastJob(make_job("9", name="newer", state="CANCELLED", end_time_s=NOW_S - 5))
+    questions = SlowHistory(PastJobs((own,), (), 0), PastJobs((newer, own), (), 0))
+    async with opened(ports=FakePorts(questions=questions)) as driver:
+        try:
+            await driver.press("H")
+            await driver.sees("1 ended job")
+        finally:
+            questions.may_answer.set()
+        await driver.sees("2 ended jobs")
+        await driver.press("enter")
+        await driver.sees("job 9")

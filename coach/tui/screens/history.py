@@ -36,6 +36,8 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
         self._view: TableView[PastJob] = TableView(
             lambda: past_job_vocabulary(context.user, expand_nodes), HISTORY_COLUMNS
         )
+        self._has_answer = False
+        """True once Slurm's answer was shown."""
         super().__init__(context, ("cluster", "history"), {"past": self._view})
         self.job_choice = JobChoice(self, self._chosen)
 
@@ -79,6 +81,10 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
         if query and jobs:
             empty = "no job matches the filter; Esc clears it"
         self.table.lay_out(self._view.columns, self._view.sorted_column)
+        if told.value is not None and not self._has_answer:
+            self._has_answer = True
+            if self.table.cursor_key in self.table.keys[:1]:
+                self.table.go_to_top_of_next()  # newer jobs come before those that coach remembers
         rows = history_rows(in_order(found, self._view.orders), now_s)
         self.table.set_rows(rows, "nothing is known" if told.error else empty)
         title = plural(len(jobs), "ended job")
