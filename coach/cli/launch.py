@@ -54,6 +54,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 launched (with --wait: COMPLETED), 1 ended otherwise, 2 refused."""
     if args.resume_with is not None and args.until_done is None:
         raise UserError("--resume-with goes with --until-done", "give both options, or neither")
+    refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     asked = with_program(request_of(args), args, settings)
     return launch_as_is(asked, args, settings) if args.as_is else launch(asked, args, settings)
 
