@@ -119,7 +119,9 @@ def test_a_training_that_saves_nothing_gets_no_further_segment(
     assert "Restarts=0" in slurm.run(["scontrol", "show", "job", "-o", job_id]).stdout
 
 
-@pytest.mark.parametrize("start", ["", "srun", pytest.param("exec srun", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "start", ["srun", *(pytest.param(each, marks=pytest.mark.long) for each in ("", "exec srun"))]
+)
 def test_a_batch_file_goes_on_from_its_checkpoint_and_runs_no_line_behind_a_training_that_was_cut(
     user_coach: InstalledCoach, slurm: SlurmCluster, start: str
 ) -> None:

@@ -124,6 +124,7 @@ def test_a_version_that_is_there_is_never_changed_in_place(prefix: Path) -> None
     assert (prefix / __version__).stat().st_mtime_ns == before
 
 
+@pytest.mark.long
 def test_a_session_goes_on_while_a_second_version_is_installed_and_both_can_be_loaded(
     prefix: Path, tmp_path: Path, open_terminal: Callable[..., Terminal]
 ) -> None:
