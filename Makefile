@@ -16,8 +16,9 @@
 #   make help        these lines
 #   make clean       remove .venv and what else was made; not ./wheelhouse, which cannot be made again everywhere
 #
-# EXTRAS=train or EXTRAS= overrides what `make run` installs beside the core (about 66 MB); PYTHON=/path/to/python3 chooses the
-# interpreter, VENV=DIR the place, and WHEELHOUSE=DIR, or WHEELHOUSE= for the network, where the wheels come from.
+# EXTRAS=train or EXTRAS= overrides what `make run` installs beside the core (about 66 MB);
+# PYTHON=/path/to/python3 chooses the interpreter, VENV=DIR the place, and WHEELHOUSE=DIR, or WHEELHOUSE= for
+# the network, where the wheels come from.
 
 .ONESHELL:
 .PHONY: run help quick test test-long score figures site single docs lint wheelhouse clean

@@ -21,6 +21,9 @@ _PART = re.compile(r"^\d+[_+]")
 _MAX_TASKS = 100_000
 _MAX_DIGITS = 15
 
+_Whole = tuple[str | None, str, str]
+"""Cluster, user, and number of an array or heterogeneous job."""
+
 
 @dataclass(frozen=True, slots=True)
 class FoldedJob:
@@ -76,12 +79,18 @@ def fold_rows(jobs: Iterable[Job]) -> list[Job | FoldedJob]:
     array: that row joins the other tasks.
     """
     jobs = list(jobs)
-    arrays = {(job.cluster, job.user, group_id(job.job_id)) for job in jobs if is_part(job.job_id)}
+    wholes = _wholes(jobs)
+    if not wholes:
+        return [*jobs]
     rows: list[Job | list[Job]] = []
-    groups: dict[tuple[str | None, str, str], list[Job]] = {}
+    groups: dict[_Whole, list[Job]] = {}
+    numbers = {number for _, _, number in wholes}
     for job in jobs:
-        key = (job.cluster, job.user, group_id(job.job_id))
-        if key not in arrays:
+        if job.job_id.isdecimal() and job.job_id not in numbers:
+            rows.append(job)
+            continue
+        key = _whole_of(job)
+        if key not in wholes:
             rows.append(job)
             continue
         group = groups.get(key)
@@ -105,8 +114,17 @@ def is_part(job_id: str) -> bool:
 def without_rests(jobs: Iterable[Job]) -> list[Job]:
     """The rows without those that stand for the cancelled rest of an array whose other tasks have rows."""
     jobs = list(jobs)
-    arrays = {(job.cluster, job.user, group_id(job.job_id)) for job in jobs if is_part(job.job_id)}
-    return [job for job in jobs if (job.cluster, job.user, job.job_id) not in arrays]
+    wholes = _wholes(jobs)
+    return [job for job in jobs if (job.cluster, job.user, job.job_id) not in wholes]
+
+
+def _wholes(jobs: Iterable[Job]) -> set[_Whole]:
+    """The arrays and heterogeneous jobs that have a part among the rows."""
+    return {_whole_of(job) for job in jobs if is_part(job.job_id)}
+
+
+def _whole_of(job: Job) -> _Whole:
+    return job.cluster, job.user, group_id(job.job_id)
 
 
 def unfold(folded: FoldedJob) -> tuple[Job, ...]:
@@ -143,7 +161,7 @@ def each_task_once(rows: Iterable[Job]) -> tuple[Job, ...]:
 
 def group_id(job_id: str) -> str:
     """`17` for `17_3`, `17_[4-9]` and `17+1`."""
-    return re.split(r"[_+]", job_id, maxsplit=1)[0]
+    return job_id if job_id.isdecimal() else re.split(r"[_+]", job_id, maxsplit=1)[0]
 
 
 def parse_task_ids(job_id: str) -> TaskIds | None:
