@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.measures import GUARDS, files
+from tests.house.measures import GUARDS, files, tree
 from tests.house.ratchet import EXCEPTIONS, complaints, read_exceptions
 from tests.installed import REPOSITORY
+
+pytestmark = pytest.mark.xdist_group("house")  # one process parses the code once for all guards
 
 
 def test_imports_go_downwards_only() -> None:
@@ -36,7 +38,7 @@ def test_programs_that_no_test_starts_import_only_existing_names() -> None:
     missing = [
         f"{path.relative_to(REPOSITORY)}: {node.module}.{alias.name}"
         for path in files("tests", "benchmarks", "docs")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("coach.", "tests."))
         for alias in node.names
         if not _is_there(node.module or "", alias.name)

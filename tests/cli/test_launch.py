@@ -119,6 +119,7 @@ def test_a_launch_that_waits_says_why_the_run_failed(coach: Coach) -> None:
 
 
 @pytest.mark.train
+@pytest.mark.long  # short, on Slurm: tests/cluster/test_story.py
 @pytest.mark.usefixtures("images")
 def test_a_printed_script_started_by_hand_makes_the_same_run(coach: Coach) -> None:
     sets = [word for pair in SMALL for word in ("--set", pair)]

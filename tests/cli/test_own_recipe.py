@@ -27,6 +27,7 @@ def images(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.train
+@pytest.mark.long  # short, on Slurm: tests/cluster/test_own_training.py
 @pytest.mark.usefixtures("images")
 def test_a_changed_copy_of_a_sweep_runs_whole_and_is_shown_as_one_table(tmp_path: Path) -> None:
     env = {**os.environ, "COACH_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}

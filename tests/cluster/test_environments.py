@@ -13,7 +13,7 @@ from tests.cluster import apptainer, lmod
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 
-pytestmark = [pytest.mark.cluster, pytest.mark.train, pytest.mark.environments]
+pytestmark = [pytest.mark.long, pytest.mark.cluster, pytest.mark.train, pytest.mark.environments]
 
 SMALL = ("--cpus-per-task", "1", "--time", "5:00", "--set", "max_steps=3", "--set", "width=16")
 SMALLER = ("--set", "num_workers=0", "--set", "batch_size=8", "--set", "eval_every_epoch=false")

@@ -13,6 +13,7 @@ from tests.installed import InstalledCoach
 pytestmark = [pytest.mark.cluster]
 
 
+@pytest.mark.long  # short: tests/cluster/test_own_training.py, tests/workflows/launching/test_sweep.py
 def test_scaling_over_ranks_is_one_launch_and_one_table(
     slurm: SlurmCluster, user_coach: InstalledCoach
 ) -> None:

@@ -69,7 +69,7 @@ def files(*folders: str, among: Among = None) -> tuple[Path, ...]:
 
 
 @cache
-def _tree(path: Path) -> ast.Module:
+def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_bytes())
 
 
@@ -145,7 +145,7 @@ def vague_test_names(among: Among = None) -> dict[str, int]:
 def _functions(paths: tuple[Path, ...]) -> Iterator[tuple[str, _Function]]:
     """Functions and methods; an inner function counts as a part of the outer one."""
     for path in paths:
-        for node, name in _outermost(_tree(path), ""):
+        for node, name in _outermost(tree(path), ""):
             yield f"{_name(path)}:{name}", node
 
 
@@ -193,7 +193,7 @@ def _imports(path: Path) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, bo
             is_typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
             yield from visit(node, in_function or isinstance(node, _Function), is_for_types or is_typing)
 
-    return visit(_tree(path), False, False)
+    return visit(tree(path), False, False)
 
 
 def _own_modules(node: ast.Import | ast.ImportFrom) -> set[str]:
@@ -205,18 +205,18 @@ def _own_modules(node: ast.Import | ast.ImportFrom) -> set[str]:
 
 
 def _states_of(path: Path) -> Iterator[str]:
-    tree = _tree(path)
-    for function, name in _outermost(tree, ""):
+    module = tree(path)
+    for function, name in _outermost(module, ""):
         if any(
             "cache" in ast.unparse(each).split("(")[0].split(".")[-1].split("_")
             for each in function.decorator_list
         ):
             yield f"{_name(path)}:{name}"
-    for node in ast.walk(tree):
+    for node in ast.walk(module):
         if isinstance(node, ast.Global):
             yield from (f"{_name(path)}:{name}" for name in node.names)
-    containers = {name for statement in tree.body for name in _container_names(statement)}
-    yield from (f"{_name(path)}:{name}" for name in sorted(containers & set(_changed_names(tree))))
+    containers = {name for statement in module.body for name in _container_names(statement)}
+    yield from (f"{_name(path)}:{name}" for name in sorted(containers & set(_changed_names(module))))
 
 
 def _container_names(statement: ast.stmt) -> Iterator[str]:
@@ -229,9 +229,9 @@ def _container_names(statement: ast.stmt) -> Iterator[str]:
         yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
-def _changed_names(tree: ast.Module) -> Iterator[str]:
+def _changed_names(module: ast.Module) -> Iterator[str]:
     """Names whose items a function of the module sets, deletes, adds or takes away."""
-    inside = (node for function, _ in _outermost(tree, "") for node in ast.walk(function))
+    inside = (node for function, _ in _outermost(module, "") for node in ast.walk(function))
     for node in inside:
         match node:
             case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):

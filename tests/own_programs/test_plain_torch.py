@@ -15,6 +15,7 @@ pytestmark = pytest.mark.train
 TORCHRUN = ("torchrun", "--standalone", "--nproc-per-node", "2", "ddp_toy.py")
 
 
+@pytest.mark.long  # short: tests/cli/test_launch_own.py, tests/cluster/test_own_training.py
 def test_a_learning_rate_that_gives_nan_is_found_and_mended_in_the_script_s_own_argument(
     tmp_path: Path,
 ) -> None:
@@ -29,6 +30,7 @@ def test_a_learning_rate_that_gives_nan_is_found_and_mended_in_the_script_s_own_
     assert mended.recorded()["parameters"]["lr"] == 0.1
 
 
+@pytest.mark.long  # short: tests/cli/test_launch_own.py, tests/cluster/test_own_training.py
 def test_an_exception_of_one_rank_is_named_and_the_other_s_lost_connection_follows_from_it(
     tmp_path: Path,
 ) -> None:
@@ -43,6 +45,7 @@ def test_an_exception_of_one_rank_is_named_and_the_other_s_lost_connection_follo
     assert {finding["consequence_of"] for finding in faulty.findings[1:]} <= {"COD001"}
 
 
+@pytest.mark.long  # short: tests/cli/test_launch_own.py, tests/cluster/test_own_training.py
 @pytest.mark.cluster
 def test_a_batch_file_with_srun_is_silent_when_healthy_and_its_lack_of_memory_is_named(
     slurm: SlurmCluster, user_coach: InstalledCoach

@@ -78,7 +78,7 @@ def test_nothing_of_an_installed_version_can_be_written_and_all_of_it_is_compile
     assert not stat.S_ISLNK((prefix / "etc" / "coach" / "site.toml").lstat().st_mode)
 
 
-@pytest.mark.parametrize("folder", ["modulefiles", "modulefiles-tcl"])
+@pytest.mark.parametrize("folder", ["modulefiles", pytest.param("modulefiles-tcl", marks=pytest.mark.long)])
 def test_the_modulefiles_bring_coach_and_its_manual_and_no_other_python(prefix: Path, folder: str) -> None:
     said = loaded(
         prefix / folder,

@@ -12,6 +12,7 @@ import pytest
 from coach.config import Settings
 from coach.model.snapshot import Snapshot, Watch
 from coach.sources.io import Io, SystemIo
+from coach.workflows.watching import live_session
 from coach.workflows.watching.live_session import UPDATE_INTERVAL_S, WatchSession
 from coach.workflows.watching.world import World
 from tests.sources.fake_io import FakeIo
@@ -59,7 +60,9 @@ def make_run(settings: Settings, run_id: str, **fields: object) -> Path:
 
 
 @pytest.fixture
-def sessions() -> Iterator[list[WatchSession]]:
+def sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[WatchSession]]:
+    """The started sessions. Without news they report twice a second, not every 5 s: tests wait for it."""
+    monkeypatch.setattr(live_session, "AGE_INTERVAL_S", 0.5)
     made: list[WatchSession] = []
     yield made
     for session in made:
@@ -110,7 +113,7 @@ def test_a_watched_run_is_seen_live_with_its_metrics_and_diagnosis(
     assert updates.threads == {"session"}
 
 
-def test_updates_are_coalesced_and_go_on_once_a_second_when_nothing_happens(
+def test_updates_are_coalesced_and_go_on_when_nothing_happens(
     sessions: list[WatchSession], settings: Settings, run_dir: Path
 ) -> None:
     session, updates = start(sessions, settings, QueueAndDisk())
