@@ -84,6 +84,7 @@ class Poller:
             for key, factory in wanted.items():
                 if key not in self._running:
                     self._start(key, factory)
+        self._pace.ring()
 
     def refresh_soon(self, is_wanted: Callable[[str], bool] = lambda key: True) -> None:
         """Make the sources with these keys poll at once instead of after their pause."""
@@ -91,6 +92,7 @@ class Poller:
             for key, running in self._running.items():
                 if is_wanted(key):
                     running.wake.set()
+        self._pace.ring()
 
     def readings(self, timeout_s: float) -> list[Reading]:
         """All readings since the last call; waits up to `timeout_s` for the first one, or for `interrupt`.
@@ -131,7 +133,7 @@ class Poller:
             running, self._running = list(self._running.values()), {}
         for item in running:
             item.stop.set()
-            item.wake.set()
+        self._pace.ring()
         deadline = time.monotonic() + JOIN_TIMEOUT_S
         for thread in (*self._ending, *(item.thread for item in running)):
             thread.join(max(0.0, deadline - time.monotonic()))

@@ -195,5 +195,6 @@ def test_nothing_is_asked_while_coach_sleeps_and_at_once_when_it_wakes() -> None
         wait_until(lambda: source.num_polls > 1, 5, "it polls again")
     finally:
         stop.set()
+        pace.ring()
         thread.join(5)
     assert not thread.is_alive()

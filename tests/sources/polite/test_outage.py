@@ -193,5 +193,6 @@ def test_a_source_that_waits_a_minute_after_failures_looks_at_once_when_the_cont
         assert len(well) == 1
     finally:
         stop.set()
+        pace.ring()
         for loop in loops:
             loop.join(10)

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
 from coach.model.reading import JobList, Reading
-from coach.sources.polite.polling import next_pause, poll_loop
+from coach.sources.polite.polling import Pace, next_pause, poll_loop
 from tests.waiting import wait_until
 
 
@@ -34,12 +34,15 @@ class ScriptedSource:
 class RunningLoop:
     """A poll loop in a thread, as the poller runs it."""
 
-    def __init__(self, source: ScriptedSource) -> None:
+    def __init__(self, source: ScriptedSource, may_poll: Callable[[], bool] = lambda: True) -> None:
         self.readings: list[Reading] = []
         self.stop = threading.Event()
         self.wake = threading.Event()
+        self.pace = Pace()
         self.thread = threading.Thread(
-            target=poll_loop, args=(source, self.readings.append, self.stop), kwargs={"wake": self.wake}
+            target=poll_loop,
+            args=(source, self.readings.append, self.stop),
+            kwargs={"wake": self.wake, "pace": self.pace, "may_poll": may_poll},
         )
 
     def __enter__(self) -> RunningLoop:
@@ -47,17 +50,24 @@ class RunningLoop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop.set()
-        self.thread.join(10)
+        self.end()
         assert not self.thread.is_alive()
+
+    def end(self) -> None:
+        self.stop.set()
+        self.pace.ring()
+        self.thread.join(10)
+
+    def poll_soon(self) -> None:
+        self.wake.set()
+        self.pace.ring()
 
 
 def test_a_pause_of_an_hour_ends_at_once_when_coach_closes() -> None:
     with RunningLoop(ScriptedSource([answer()], interval_s=3600)) as loop:
         wait_until(lambda: loop.readings, 10, "the first poll")
         start = time.monotonic()
-        loop.stop.set()
-        loop.thread.join(10)
+        loop.end()
     assert time.monotonic() - start < 1.0
 
 
@@ -65,9 +75,28 @@ def test_after_a_launch_the_next_poll_comes_soon() -> None:
     source = ScriptedSource([answer()], interval_s=3600)
     with RunningLoop(source) as loop:
         wait_until(lambda: len(loop.readings) == 1, 10, "the first poll")
-        loop.wake.set()
+        loop.poll_soon()
         wait_until(lambda: len(loop.readings) == 2, 10, "the poll that was asked for")
         assert not loop.wake.is_set()
+
+
+def test_a_held_source_waits_for_its_pace_and_polls_once_it_is_released() -> None:
+    looks: list[bool] = []
+    is_held = True
+
+    def may_poll() -> bool:
+        looks.append(not is_held)
+        return not is_held
+
+    with RunningLoop(ScriptedSource([answer()], interval_s=3600), may_poll) as loop:
+        wait_until(lambda: len(looks) == 2, 10, "it waits")
+        loop.pace.ring()
+        wait_until(lambda: len(looks) == 3, 10, "it has looked again")
+        assert loop.readings == []
+        is_held = False
+        loop.pace.ring()
+        wait_until(lambda: loop.readings, 10, "the first poll")
+    assert looks[:3] == [False, False, False]
 
 
 def test_bytes_that_are_still_unread_are_read_without_a_pause() -> None:
