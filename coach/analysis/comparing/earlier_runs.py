@@ -111,13 +111,15 @@ def _with_finding(past: PastRun, findings: Iterable[Finding]) -> PastRun:
     """Add its first finding above info. Without one, also drop a cause derived from its state."""
     found = next((each for each in findings if each.severity > Severity.INFO), None)
     if found is None:
-        return replace(past, rule=None, cause=None, summary=None, severity=None, name=None, node=None)
+        nothing: dict[str, Any] = dict.fromkeys(("rule", "cause", "summary", "severity", "confidence", "name", "node"))
+        return replace(past, **nothing)
     return replace(
         past,
         rule=found.rule,
         cause=found.cause,
         summary=found.summary,
         severity=found.severity.word,
+        confidence=found.confidence,
         name=found.name,
         node=found.subject.node,
     )

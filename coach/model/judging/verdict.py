@@ -36,6 +36,8 @@ class PastRun:
     summary: str | None = None
     severity: str | None = None
     """Severity of that finding, as its word; None if it was kept by an older version."""
+    confidence: float | None = None
+    """Confidence of that finding, 0 to 1; None if it was kept by an older version."""
     name: str | None = None
     """Name of its rule."""
     node: str | None = None

@@ -68,7 +68,7 @@ def diagnosis_of(past: PastRun) -> Diagnosis | None:
         name=past.name,
         cause=past.cause or "",
         severity=severity,
-        confidence=1.0,
+        confidence=1.0 if past.confidence is None else past.confidence,
         is_primary=True,
         consequence_of=None,
         subject=Subject(past.node),

@@ -22,6 +22,7 @@ PAST = PastRun(
     rule="MEM001",
     cause="cuda_oom",
     summary="out of memory",
+    confidence=0.95,
     node="node2",
     parameters={"lr": 0.1, "amp": True},
     resources={"num_nodes": 2},

@@ -218,7 +218,7 @@ def test_todays_ended_jobs_are_remembered_unless_the_job_was_requeued(settings: 
 def test_kept_verdicts_of_todays_jobs_are_told_and_those_in_doubt_are_not(settings: Settings) -> None:
     ended = {"user": "root", "end_time_s": now_s() - 60, "submit_time_s": 900.0}
     SeenJobs(settings.cache_dir).remember(
-        [job(str(number), "COMPLETED", **ended) for number in range(96, 102)], "root", now_s()
+        [job(str(number), "COMPLETED", **ended) for number in range(96, 103)], "root", now_s()
     )
     nan = PastRun(
         *("96", "train.sh", "COMPLETED", 900.0),
@@ -235,9 +235,12 @@ def test_kept_verdicts_of_todays_jobs_are_told_and_those_in_doubt_are_not(settin
         replace(nan, target="99", severity=None),
         replace(nan, target="100", cause="unknown_failure"),
         replace(nan, target="101", submitted_s=800.0),
+        replace(nan, target="102", confidence=0.75),
     )
     kept = recall(settings).verdicts
-    assert sorted(kept) == ["96", "97"]
+    assert sorted(kept) == ["102", "96", "97"]
     (finding,) = kept["96"].findings
     assert (finding.rule, finding.severity, finding.is_primary) == ("NUM001", Severity.CRITICAL, True)
+    assert finding.doubt == "", "an older version kept no confidence"
+    assert kept["102"].findings[0].doubt == "likely"
     assert (kept["97"].findings, kept["97"].has_gone_well) == ((), True)
