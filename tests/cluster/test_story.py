@@ -185,6 +185,7 @@ def test_a_printed_script_submitted_by_hand_makes_the_same_run(
     assert Path(made["run_dir"], "job.sh").read_text() == script.stdout
 
 
+@pytest.mark.long  # short: tests/cluster/test_long_jobs.py, tests/trainers/test_ddp.py
 def test_a_run_that_nears_its_limit_saves_and_goes_on_where_it_was(
     user_coach: InstalledCoach, slurm: SlurmCluster
 ) -> None:

@@ -121,7 +121,7 @@ def test_a_job_that_hangs_says_how_long_its_log_is_silent(
     terminal.wait_for(re.compile(r"silent for \d+ min"), timeout_s=WITHIN_S)
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(80, 36), (120, 36)])
+@pytest.mark.parametrize(("columns", "rows"), [(80, 36), pytest.param(120, 36, marks=pytest.mark.long)])
 def test_jobs_that_fail_together_are_all_judged_and_the_same_cause_is_one_line(
     slurm: SlurmCluster, user_coach: InstalledCoach, open_terminal: OpenTerminal, columns: int, rows: int
 ) -> None:
