@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from coach.analysis.comparing.fix_chain import Link
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group, Point, best_first
-from coach.analysis.comparing.two_runs import Comparison, Row, compare
+from coach.analysis.comparing.two_runs import Comparison, Row
 from coach.cli.cluster import add_options
 from coach.cli.text import UNKNOWN, print_line, print_table, printable
 from coach.config import Settings
@@ -20,8 +20,8 @@ from coach.model.errors import UserError
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.workflows.backend import resolve_backend
+from coach.workflows.judging.compared import compare_targets
 from coach.workflows.judging.fix_chain import read_chain
-from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import resolve_target
 from coach.workflows.launching.sweep import NoGroup, read_group
 
@@ -69,17 +69,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _compare(before: str, after: str, settings: Settings, io: Io, backend: str, user: str) -> Comparison:
-    sides = []
-    for text in (before, after):
-        target = resolve_target(text, settings, io, backend, user)
-        snapshot, history = read_once(target, settings, io, backend, user, ())
-        if snapshot.run is None and not history.ranks:
-            raise UserError(
-                f"{printable(text)}: no loss and no step was found in its logs and metric files",
-                f"`coach check {printable(text)}` names the files that were read",
-            )
-        sides.append((snapshot, history))
-    return compare(*sides[0], *sides[1])
+    old, new = (resolve_target(text, settings, io, backend, user) for text in (before, after))
+    return compare_targets(old, new, settings, io, backend, user)
 
 
 def _show_group(args: argparse.Namespace, settings: Settings, io: Io, backend: str, user: str) -> int:
@@ -207,12 +198,13 @@ def comparison_object(comparison: Comparison) -> ComparisonDocument:
         "after": comparison.after,
         "changes": list(comparison.changes),
         "rows": [asdict(row) for row in comparison.rows],
+        "findings": None if comparison.findings is None else [asdict(each) for each in comparison.findings],
     }
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """The comparison as a table with the changes first, and a line with the values that neither run
-    measured."""
+    """The comparison as a table with the changes first, a line with the values that neither run measured,
+    and the findings."""
     print_line(f"{printable(comparison.before)} → {printable(comparison.after)}")
     for change in comparison.changes:
         print_line(f"  {printable(change)}")
@@ -223,6 +215,10 @@ def print_comparison(comparison: Comparison) -> None:
     missing = [row.quantity for row in comparison.rows if row.is_unmeasured]
     if missing:
         print_line(f"not measured in either run: {', '.join(missing)}")
+    for each in comparison.findings or ():
+        print_line(f"found {each.where_words}: {each.rule} {each.name}")
+    if comparison.findings == ():
+        print_line("found in neither run: a warning or worse")
 
 
 def _cells(row: Row) -> tuple[str, str, str, str, str]:

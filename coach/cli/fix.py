@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from coach.analysis.comparing.two_runs import Comparison, compare
+from coach.analysis.comparing.two_runs import Comparison
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.acting import is_confirmed, say
 from coach.cli.fix_answer import print_answer, show_offer
@@ -25,11 +25,11 @@ from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.launching.launch import Plan
 from coach.model.slurm.cluster import is_final
-from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.workflows.judging.check import Checked
+from coach.workflows.judging.compared import compare_targets
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind
 from coach.workflows.launching.fix_of_group import run_to_fix
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     seen = checked.snapshot, checked.history or History()
     if args.trial is not None:
         # The target may be a log inside a run, but only the run's directory shows how long its steps take.
-        seen = _read(parent.run_dir, parent.backend, settings, io)
+        seen = read_once(_run_at(parent.run_dir), settings, io, parent.backend, user_name(), ())
     with leading_on(found, remedy, name):
         offered = offer(parent, remedy, *seen, settings, os.environ, io, trial_steps=args.trial)
     plan = offered.plan
@@ -195,11 +195,9 @@ def _is_wanted(args: argparse.Namespace, remedy: Remedy, plan: Plan) -> bool:
 
 
 def _compared(before: str, after: str, backend: str, settings: Settings, io: SystemIo) -> Comparison:
-    old, new = (_read(run_dir, backend, settings, io) for run_dir in (before, after))
-    return compare(*old, *new)
+    return compare_targets(_run_at(before), _run_at(after), settings, io, backend, user_name())
 
 
-def _read(run_dir: str, backend: str, settings: Settings, io: SystemIo) -> tuple[TargetSnapshot, History]:
+def _run_at(run_dir: str) -> Target:
     path = Path(run_dir)
-    target = Target(path.name, TargetKind.RUN, path)
-    return read_once(target, settings, io, backend, user_name(), ())
+    return Target(path.name, TargetKind.RUN, path)

@@ -47,3 +47,28 @@ def test_two_logs_of_trainings_that_coach_did_not_launch_are_compared_by_their_l
     )
     with pytest.raises(UserError, match="no loss and no step was found in its logs and metric files"):
         compared("high.log", "empty.log")
+
+
+def test_two_trainings_are_compared_by_their_findings_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
+    for name, last in (("broken", "nan"), ("mended", "1.990")):
+        lines = [f"step {step} loss {2 - 0.0001 * step:.4f}\n" for step in range(100)]
+        lines += [f"step {step} loss {last}\n" for step in range(100, 120)]
+        (tmp_path / f"{name}.log").write_text("".join(lines))
+
+    def printed(*names: str) -> tuple[compare.Comparison, str]:
+        before, after = (str(tmp_path / f"{name}.log") for name in names)
+        made = compare._compare(before, after, settings, SystemIo({}), "local", "ada")
+        compare.print_comparison(made)
+        return made, capsys.readouterr().out
+
+    made, text = printed("broken", "mended")
+    assert compare.comparison_object(made)["findings"] == [
+        {"rule": "NUM001", "name": "loss-not-finite", "where": "before"}
+    ]
+    assert "found before only: NUM001 loss-not-finite" in text
+    assert "found after only: NUM001 loss-not-finite" in printed("mended", "broken")[1]
+    assert "found in both: NUM001 loss-not-finite" in printed("broken", "broken")[1]
+    assert "found in neither run: a warning or worse" in printed("mended", "mended")[1]

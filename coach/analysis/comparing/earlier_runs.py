@@ -111,7 +111,9 @@ def _with_finding(past: PastRun, findings: Iterable[Finding]) -> PastRun:
     """Add its first finding above info. Without one, also drop a cause derived from its state."""
     found = next((each for each in findings if each.severity > Severity.INFO), None)
     if found is None:
-        nothing: dict[str, Any] = dict.fromkeys(("rule", "cause", "summary", "severity", "confidence", "name", "node"))
+        nothing: dict[str, Any] = dict.fromkeys(
+            ("rule", "cause", "summary", "severity", "confidence", "name", "node")
+        )
         return replace(past, **nothing)
     return replace(
         past,

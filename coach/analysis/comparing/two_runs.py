@@ -42,6 +42,8 @@ MIN_RATIO = 0.01
 """A difference below 1 % is never reported: placement and clocks alone cause as much between runs."""
 _LOSS_WINDOW_SHARE = 0.1
 _MIN_LOSS_WINDOW = 20
+BOTH, AFTER, BEFORE = "both", "after", "before"
+"""The runs that have a finding."""
 _DRIVER, _HOST = "the driver", "the host"
 _EITHER = "either run"
 
@@ -71,6 +73,20 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundIn:
+    """A finding at warning or above, and the runs that have it."""
+
+    rule: str
+    name: str
+    where: Annotated[str, Literal["both", "after", "before"]]
+    """`both`, or the only run that has it: `after` or `before`."""
+
+    @property
+    def where_words(self) -> str:
+        return "in both" if self.where == BOTH else f"{self.where} only"
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The effect of a change: one row per quantity, and the differences of the set-up that explain or forbid
     the comparison."""
@@ -80,6 +96,8 @@ class Comparison:
     changes: tuple[str, ...]
     """Parameters and resources that differ, as `name: old → new`."""
     rows: tuple[Row, ...]
+    findings: tuple[FoundIn, ...] | None = None
+    """None if a run was not judged, or its diagnosis is withheld."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from coach.analysis.comparing.fix_chain import Link
 from coach.analysis.comparing.sweep_table import Point
 from coach.analysis.comparing.tried_words import Tried
-from coach.analysis.comparing.two_runs import Row
+from coach.analysis.comparing.two_runs import FoundIn, Row
 from coach.analysis.judging.verdict_object import DiagnosisObject, FindingObject, OutcomeObject
 from coach.analysis.judging.waiting import WaitingObject
 from coach.model.json_types import Schema1, Together
@@ -112,6 +112,9 @@ class ComparisonDocument(TypedDict):
     changes: list[str]
     """Parameters and resources that differ, as `name: old → new`."""
     rows: list[Annotated[dict[str, Any], Row]]
+    findings: list[Annotated[dict[str, Any], FoundIn]] | None
+    """Findings at warning or above of either run; null if a run was not judged, or its diagnosis is
+    withheld."""
 
 
 class FixDocument(TypedDict):

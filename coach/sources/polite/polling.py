@@ -87,7 +87,7 @@ class Pace:
         self.ring()
 
     def ring(self) -> None:
-        """Make every waiting loop look whether its wait is over. Call it after a change that one waits for."""
+        """Make every waiting loop check its condition. Call it after a change that a loop may wait for."""
         with self._rung:
             self._rung.notify_all()
 

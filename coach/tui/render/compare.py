@@ -9,7 +9,18 @@ from itertools import zip_longest
 
 from rich.cells import cell_len
 
-from coach.analysis.comparing.two_runs import BETTER, NO_DIFFERENCE, NOT_COMPARABLE, WORSE, Comparison, Row
+from coach.analysis.comparing.two_runs import (
+    AFTER,
+    BEFORE,
+    BETTER,
+    BOTH,
+    NO_DIFFERENCE,
+    NOT_COMPARABLE,
+    WORSE,
+    Comparison,
+    FoundIn,
+    Row,
+)
 from coach.model.training.run import Run
 from coach.tui.render.finding import changes_text, value_text
 from coach.tui.render.severity import state_span
@@ -43,6 +54,7 @@ _ROUND_FROM = 0.1
 """From this share of the value on, a narrow terminal shows the noise without a decimal."""
 _SHORT_VERDICTS = {NO_DIFFERENCE: "no difference", NOT_COMPARABLE: NOT_COMPARABLE}
 """The verdicts of a narrow terminal; the longest sets the room of the column."""
+_TONES: dict[str, Tone] = {BOTH: "warning", AFTER: "warning", BEFORE: "muted"}
 _SIGN: dict[str, tuple[str, Tone]] = {BETTER: ("✓", "good"), WORSE: ("▲", "warning")}
 
 
@@ -79,6 +91,7 @@ def compare_lines(
     columns = _widths(comparison.rows, width)
     rows.append(line(muted(_joined(_TITLES, columns)), muted("  VERDICT")))
     rows.extend(_quantity_lines(comparison, columns, width, unread))
+    rows.extend(clip(each, width) for each in _finding_lines(comparison.findings))
     rows.extend((BLANK, line(muted(" ± is half the 95 % interval of the steady part of a run"))))
     return rows
 
@@ -127,6 +140,19 @@ def _quantity_lines(
         told = f"not measured in either run: {', '.join(absent)}"
         rows.extend(line(muted(f" {text}")) for text in wrap(told, width - 2))
     return rows
+
+
+def _finding_lines(findings: Sequence[FoundIn] | None) -> list[Line]:
+    """A line for each finding of the two runs; none if they were not judged."""
+    if findings is None:
+        return []
+    told = [
+        line(
+            f"   {printable(each.rule)} {printable(each.name)}  ", Span(each.where_words, _TONES[each.where])
+        )
+        for each in findings
+    ]
+    return [BLANK, line(strong(" What was found")), *(told or [line(muted("   no warning in either run"))])]
 
 
 def side_by_side(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:

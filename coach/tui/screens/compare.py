@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from textual.widget import Widget
 
+from coach.analysis.comparing.found_in import found_in
 from coach.analysis.comparing.two_runs import compare
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
@@ -85,6 +87,9 @@ class CompareScreen(CoachScreen, screen="compare"):
         if before is not None and after is not None:
             result = compare(before, history(names[0]), after, history(names[1]))
         unread = [name for name in names[:2] if self._is_unread(name)]
+        if result is not None and not unread:
+            diagnoses = self.context.snapshot.diagnoses
+            result = replace(result, findings=found_in(diagnoses[names[0]], diagnoses[names[1]]))
         return compare_lines(result, self._side(names[0]), self._side(names[1]), width, unread)
 
     def _is_unread(self, run_id: str) -> bool:

@@ -6,7 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from coach.analysis.comparing.two_runs import BETTER, NO_DIFFERENCE, NOT_COMPARABLE, WORSE, Comparison, Row
+from coach.analysis.comparing.two_runs import (
+    AFTER,
+    BEFORE,
+    BETTER,
+    BOTH,
+    NO_DIFFERENCE,
+    NOT_COMPARABLE,
+    WORSE,
+    Comparison,
+    FoundIn,
+    Row,
+)
 from coach.tui.render.compare import compare_lines
 from coach.tui.render.text import line_width, plain
 
@@ -21,8 +32,9 @@ ROWS = (
 )
 
 
-def drawn(width: int, rows: tuple[Row, ...] = ROWS) -> list[str]:
-    lines = compare_lines(Comparison("a", "b", (), rows), ("a", None, None), ("b", None, None), width)
+def drawn(width: int, rows: tuple[Row, ...] = ROWS, findings: tuple[FoundIn, ...] | None = None) -> list[str]:
+    compared = Comparison("a", "b", (), rows, findings)
+    lines = compare_lines(compared, ("a", None, None), ("b", None, None), width)
     assert all(line_width(each) <= width for each in lines)
     return [plain(each) for each in lines]
 
@@ -31,6 +43,19 @@ def drawn(width: int, rows: tuple[Row, ...] = ROWS) -> list[str]:
 def test_every_verdict_is_shown_whole(width: int) -> None:
     text = "\n".join(drawn(width))
     assert all(told in text for told in ("· no difference", "▲ worse", "· not comparable", "✓ better"))
+
+
+def test_the_findings_of_both_runs_are_listed_with_the_run_that_has_them() -> None:
+    findings = tuple(FoundIn(f"NUM00{at}", "x", where) for at, where in enumerate((BOTH, AFTER, BEFORE)))
+    text = drawn(78, findings=findings)
+    start = text.index(" What was found")
+    assert [each.strip() for each in text[start + 1 : start + 4]] == [
+        "NUM000 x  in both",
+        "NUM001 x  after only",
+        "NUM002 x  before only",
+    ]
+    assert "   no warning in either run" in drawn(78, findings=())
+    assert " What was found" not in drawn(78), "a run was not judged"
 
 
 def test_eighty_columns_show_both_values_with_their_noise() -> None:
