@@ -91,8 +91,8 @@ def compare_lines(
     columns = _widths(comparison.rows, width)
     rows.append(line(muted(_joined(_TITLES, columns)), muted("  VERDICT")))
     rows.extend(_quantity_lines(comparison, columns, width, unread))
-    rows.extend(clip(each, width) for each in _finding_lines(comparison.findings))
-    rows.extend((BLANK, line(muted(" ± is half the 95 % interval of the steady part of a run"))))
+    rows.extend([clip(each, width) for each in _finding_lines(comparison.findings)] or [BLANK])
+    rows.append(line(muted(" ± is half the 95 % interval of the steady part of a run")))
     return rows
 
 
@@ -144,15 +144,15 @@ def _quantity_lines(
 
 def _finding_lines(findings: Sequence[FoundIn] | None) -> list[Line]:
     """A line for each finding of the two runs; none if they were not judged."""
-    if findings is None:
-        return []
-    told = [
+    if findings == ():
+        return [line(muted(" found in neither run: a warning or worse"))]
+    return [
         line(
-            f"   {printable(each.rule)} {printable(each.name)}  ", Span(each.where_words, _TONES[each.where])
+            Span(f" found {each.where_words}: ", _TONES[each.where]),
+            f"{printable(each.rule)} {printable(each.name)}",
         )
-        for each in findings
+        for each in findings or ()
     ]
-    return [BLANK, line(strong(" What was found")), *(told or [line(muted("   no warning in either run"))])]
 
 
 def side_by_side(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:
