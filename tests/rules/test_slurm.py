@@ -183,3 +183,25 @@ def test_a_job_cancelled_for_its_dependency_names_it() -> None:
     ran = replace(waited, nodes="node4")
     (other,) = Engine(build()).diagnose(TargetSnapshot("17", 2.0, job=ran), History()).findings
     assert "nothing in the program ended it" in other.summary
+
+
+def test_a_run_that_ended_at_the_signal_before_its_limit_met_the_limit_though_slurm_calls_it_failed() -> None:
+    text = (
+        "step 100  epoch 0  loss 2.1\n"
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 17 got signal: 10\n"
+        "srun: error: node4: task 0: Exited with exit code 1\n"
+    )
+    signalled = TargetSnapshot(
+        "17",
+        9.0,
+        run=run(state="FAILED"),
+        job=job("FAILED"),
+        exit=RunExit("TIMEOUT", 1, 5.0, ()),
+        log_tails=(tail_of(text),),
+    )
+    (finding,) = Engine(build()).diagnose(signalled, History()).findings
+    assert (finding.rule, finding.cause) == ("JOB002", "slurm_timeout")
+    assert finding.summary.startswith("The program ended at Slurm's signal before the time limit")
+    assert finding.evidence[0].text == "state TIMEOUT in exit.json"
+    failed = replace(signalled, exit=RunExit("FAILED", 1, 5.0, ()))
+    assert "slurm_timeout" not in causes(Engine(build()).diagnose(failed, History()))

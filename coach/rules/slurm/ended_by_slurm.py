@@ -66,23 +66,35 @@ class EndedBySlurm(Rule):
         """Further evidence about the end."""
         return ()
 
+    def _told_state(self, snapshot: TargetSnapshot) -> str | None:
+        """The state that names this end, in words."""
+        if snapshot.state in self.states:
+            return f"state {snapshot.state}"
+        return "state TIMEOUT in exit.json" if is_signalled(snapshot) and "TIMEOUT" in self.states else None
+
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         hits = [hit for hit in hits_of(snapshot, self.code) if self.counts(hit, snapshot)]
-        is_told = snapshot.state in self.states
-        if not is_told and (not hits or all(_was_outlived(hit, snapshot) for hit in hits)):
+        told = self._told_state(snapshot)
+        if told is None and (not hits or all(_was_outlived(hit, snapshot) for hit in hits)):
             return
         first = earliest(hits) if hits else None
         yield Hit(
             summary=self.summary(hits, snapshot),
             evidence=(
                 *([quote(first)] if first is not None else []),
-                *([Evidence(f"state {snapshot.state}")] if is_told else []),
+                *([Evidence(told)] if told is not None else []),
                 *self.more_evidence(snapshot, history),
             ),
-            confidence=0.98 if is_told else 0.95,
+            confidence=0.98 if told is not None else 0.95,
             fixes=tuple(self.fixes(snapshot, history)),
             since_s=first.time_s if first is not None else None,
         )
+
+
+def is_signalled(snapshot: TargetSnapshot) -> bool:
+    """True if the script of a run ended after the signal before its time limit. Slurm calls the job FAILED,
+    because it only sees the exit status."""
+    return snapshot.state == "FAILED" and snapshot.exit is not None and snapshot.exit.state == "TIMEOUT"
 
 
 def _was_outlived(hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -25,7 +25,7 @@ from coach.rules.from_logs.printed_progress import (
 )
 from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
 from coach.rules.from_numbers.training_windows import newest_steps
-from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
+from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature, is_signalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ class TimeLimit(EndedBySlurm):
         Ranks whose last step lies far behind that of the others, in metrics or in lines that name their rank.
         The run's steps, the counter that it prints ("epoch 109/200"), its last line with the use of its CPUs,
         and the pause before Slurm's last words, if coach followed the job, show whether the training still
-        made progress. Of a training in segments (`--until-done`) that was signalled before its limit: the
+        made progress. Of a run that coach launched: exit.json, if its script got the signal before the limit
+        and the program then ended with an exit status, which Slurm calls FAILED. Of a training in segments (`--until-done`) that was signalled before its limit: the
         reason in run.json why no further segment followed, whatever its exit status.
     Why it matters
         All work since the last checkpoint is lost. A job that hangs reaches any limit: find the cause of the
@@ -111,6 +112,8 @@ class TimeLimit(EndedBySlurm):
         by = "coach" if is_local else others[0] if others else "Slurm"
         done = counted(snapshot)
         where = f", at {done.word} {done.done} of {done.total}" if done is not None else _unsaved(snapshot)
+        if is_signalled(snapshot):
+            return f"The program ended at {by}'s signal before the time limit{where}"
         limit = "--deadline" if snapshot.state == "DEADLINE" else "time limit"
         return f"{what} reached its {limit} and was ended by {by}{where}"
 
