@@ -60,14 +60,6 @@ JOB_COLUMNS = (
     *_TRAINING_COLUMNS,
     *_MORE_COLUMNS,
 )
-_OWN_JOBS_LAYOUTS = (
-    (0, "job_id name state reason gpus left"),
-    (79, "job_id name state reason gpus used left"),
-    (91, "job_id name state reason nodes gpus used left"),
-    (102, "job_id name state reason partition nodes gpus used left"),
-)
-"""(Least width, columns) for a queue of one user's jobs: the user and the sign of an own job say nothing
-there."""
 _OWN_LAYOUTS = (
     (0, "job_id short_name state doing why"),
     (79, "job_id short_name state doing loss use why"),
@@ -87,22 +79,14 @@ _ALL_LAYOUTS = (
 """(Least width, columns) for lists with followed trainings. The last columns are dropped first."""
 
 
-def own_job_columns(width: int) -> tuple[str, ...]:
-    """The columns for a queue of this width that holds only the user's jobs."""
-    return _widest(_OWN_JOBS_LAYOUTS, width)
-
-
 def training_columns(width: int, *, are_all_shown: bool, has_use: bool = True) -> tuple[str, ...]:
     """The columns for a list of trainings of this width. Without a measured use of devices, the column of the
     use leaves its room to the names."""
-    names = _widest(_ALL_LAYOUTS if are_all_shown else _OWN_LAYOUTS, width)
+    layouts = _ALL_LAYOUTS if are_all_shown else _OWN_LAYOUTS
+    names = [names for least, names in layouts if width >= least][-1].split()
     if has_use or "use" not in names:
-        return names
+        return tuple(names)
     return tuple("name" if name == "short_name" else name for name in names if name != "use")
-
-
-def _widest(layouts: Sequence[tuple[int, str]], width: int) -> tuple[str, ...]:
-    return tuple([names for least, names in layouts if width >= least][-1].split())
 
 
 _STATE_ORDER = {"RUNNING": 0, "COMPLETING": 1, "CONFIGURING": 1, "SUSPENDED": 2, "PENDING": 3}

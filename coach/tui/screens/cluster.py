@@ -61,7 +61,6 @@ from coach.tui.render.queue import (
     is_own,
     job_of,
     job_rows,
-    own_job_columns,
     queue_of,
     queue_title,
     row_key,
@@ -225,8 +224,6 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         if not columns and context.trainings.is_any_measured:
             has_use = context.trainings.is_any_use_measured
             columns = training_columns(width, are_all_shown=are_all, has_use=has_use)
-        elif not columns and not are_all:
-            columns = own_job_columns(width)
         self.queue.lay_out(columns, self._queue_view.sorted_column)
         rows = job_rows(queue, context.user, context.now_s, self._told.of, self._told.array_of)
         empty = self._told.empty_queue_note(query, has_answer=has_answer, is_failed=self._is_failed_shown)

@@ -10,7 +10,7 @@ import pytest
 from coach.analysis.jobs.progress import Progress
 from coach.lookback.glance import DeviceUse, Glance
 from coach.lookback.history import CurvePoint
-from coach.tui.render.queue import JOB_COLUMNS, job_rows, own_job_columns, queue_of, training_columns
+from coach.tui.render.queue import JOB_COLUMNS, job_rows, queue_of, training_columns
 from coach.tui.render.running import curve_blocks, heading, launch_lines, run_lines
 from coach.tui.render.table import Cell, fit_columns, header_line, row_line
 from coach.tui.render.text import line_width, plain
@@ -53,15 +53,6 @@ def test_no_title_of_a_column_is_cut(width: int, are_all_shown: bool) -> None:
     layout = fit_columns(JOB_COLUMNS, width, names)
     assert [column.name for _, column, _ in layout.columns] == [*names]
     assert all(len(column.title) <= room for _, column, room in layout.columns)
-
-
-@pytest.mark.parametrize("width", [67, 79, 91, 102, 160])
-def test_a_queue_of_own_jobs_has_no_column_for_the_user_and_drops_none_of_its_own(width: int) -> None:
-    names = own_job_columns(width)
-    layout = fit_columns(JOB_COLUMNS, width, names)
-    assert [column.name for _, column, _ in layout.columns] == [*names]
-    assert not {"own", "user"} & {*names}
-    assert ("used" in names) == (width >= 79)
 
 
 def test_a_wide_line_has_steps_time_to_go_speed_memory_and_power() -> None:
