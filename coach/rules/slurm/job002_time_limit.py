@@ -48,8 +48,9 @@ class TimeLimit(EndedBySlurm):
         The run's steps, the counter that it prints ("epoch 109/200"), its last line with the use of its CPUs,
         and the pause before Slurm's last words, if coach followed the job, show whether the training still
         made progress. Of a run that coach launched: exit.json, if its script got the signal before the limit
-        and the program then ended with an exit status, which Slurm calls FAILED. Of a training in segments (`--until-done`) that was signalled before its limit: the
-        reason in run.json why no further segment followed, whatever its exit status.
+        and the program then ended with an exit status, which Slurm calls FAILED. Of a training in segments
+        (`--until-done`) that was signalled before its limit: the reason in run.json why no further segment
+        followed, whatever its exit status.
     Why it matters
         All work since the last checkpoint is lost. A job that hangs reaches any limit: find the cause of the
         hang, because a longer limit only wastes more hours.
