@@ -70,7 +70,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _compare(before: str, after: str, settings: Settings, io: Io, backend: str, user: str) -> Comparison:
     old, new = (resolve_target(text, settings, io, backend, user) for text in (before, after))
-    return compare_targets(old, new, settings, io, backend, user)
+    return compare_targets(old, new, settings, io, backend)
 
 
 def _show_group(args: argparse.Namespace, settings: Settings, io: Io, backend: str, user: str) -> int:
@@ -82,7 +82,7 @@ def _show_group(args: argparse.Namespace, settings: Settings, io: Io, backend: s
     except NoGroup:
         if args.best is not None:
             raise
-        chain = read_chain(text, settings, io, backend, user)
+        chain = read_chain(text, settings, io, backend)
         comparison = _compare(chain.before, chain.after, settings, io, backend, user)
         if format_ == "json":
             links = [asdict(link) for link in chain.links]

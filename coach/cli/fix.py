@@ -195,7 +195,7 @@ def _is_wanted(args: argparse.Namespace, remedy: Remedy, plan: Plan) -> bool:
 
 
 def _compared(before: str, after: str, backend: str, settings: Settings, io: SystemIo) -> Comparison:
-    return compare_targets(_run_at(before), _run_at(after), settings, io, backend, user_name())
+    return compare_targets(_run_at(before), _run_at(after), settings, io, backend)
 
 
 def _run_at(run_dir: str) -> Target:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,29 @@ def test_two_trainings_are_compared_by_their_findings_too(
     assert "found after only: NUM001 loss-not-finite" in printed("mended", "broken")[1]
     assert "found in both: NUM001 loss-not-finite" in printed("broken", "broken")[1]
     assert "found in neither run: a warning or worse" in printed("mended", "mended")[1]
+
+
+def test_the_log_of_an_open_drill_reveals_its_fault_to_no_comparison(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
+    run_dir = settings.runs_root / "20261121-142233-typo-4f2a"
+    run_dir.mkdir(parents=True)
+    steps = "".join(f"step {step} loss nan\n" for step in range(50))
+    (run_dir / "stdout.log").write_text(steps)
+    record = {
+        "run_id": run_dir.name,
+        "backend": "local",
+        "recipe": "typo",
+        "drill": "typo",
+        "state": "FAILED",
+    }
+    (run_dir / "run.json").write_text(json.dumps({"schema": 1, "created_time_s": 1.0, **record}))
+    (tmp_path / "other.log").write_text(steps)
+    for named in (run_dir, run_dir / "stdout.log"):
+        made = compare._compare(
+            str(named), str(tmp_path / "other.log"), settings, SystemIo({}), "local", "ada"
+        )
+        compare.print_comparison(made)
+        assert made.findings is None
+        assert "NUM001" not in capsys.readouterr().out

@@ -111,10 +111,8 @@ def _with_finding(past: PastRun, findings: Iterable[Finding]) -> PastRun:
     """Add its first finding above info. Without one, also drop a cause derived from its state."""
     found = next((each for each in findings if each.severity > Severity.INFO), None)
     if found is None:
-        nothing: dict[str, Any] = dict.fromkeys(
-            ("rule", "cause", "summary", "severity", "confidence", "name", "node")
-        )
-        return replace(past, **nothing)
+        past = replace(past, rule=None, cause=None, summary=None, severity=None)
+        return replace(past, confidence=None, name=None, node=None)
     return replace(
         past,
         rule=found.rule,

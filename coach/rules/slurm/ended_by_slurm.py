@@ -67,10 +67,8 @@ class EndedBySlurm(Rule):
         return ()
 
     def _told_state(self, snapshot: TargetSnapshot) -> str | None:
-        """The state that names this end, in words."""
-        if snapshot.state in self.states:
-            return f"state {snapshot.state}"
-        return "state TIMEOUT in exit.json" if is_signalled(snapshot) and "TIMEOUT" in self.states else None
+        """The state that names this end, in words; None if no state does."""
+        return f"state {snapshot.state}" if snapshot.state in self.states else None
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         hits = [hit for hit in hits_of(snapshot, self.code) if self.counts(hit, snapshot)]
@@ -89,12 +87,6 @@ class EndedBySlurm(Rule):
             fixes=tuple(self.fixes(snapshot, history)),
             since_s=first.time_s if first is not None else None,
         )
-
-
-def is_signalled(snapshot: TargetSnapshot) -> bool:
-    """True if the script of a run ended after the signal before its time limit. Slurm calls the job FAILED,
-    because it only sees the exit status."""
-    return snapshot.state == "FAILED" and snapshot.exit is not None and snapshot.exit.state == "TIMEOUT"
 
 
 def _was_outlived(hit: LogHit, snapshot: TargetSnapshot) -> bool:

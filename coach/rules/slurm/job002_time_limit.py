@@ -25,7 +25,7 @@ from coach.rules.from_logs.printed_progress import (
 )
 from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
 from coach.rules.from_numbers.training_windows import newest_steps
-from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature, is_signalled
+from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,11 @@ class TimeLimit(EndedBySlurm):
         else:
             yield _of_segment(refused, snapshot)
 
+    def _told_state(self, snapshot: TargetSnapshot) -> str | None:
+        if _is_signalled(snapshot):
+            return "state TIMEOUT in exit.json"
+        return super()._told_state(snapshot)
+
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
         if _never_ran(snapshot):
             return "The job never ran: it could not end before its --deadline any more, and Slurm gave it up"
@@ -113,7 +118,7 @@ class TimeLimit(EndedBySlurm):
         by = "coach" if is_local else others[0] if others else "Slurm"
         done = counted(snapshot)
         where = f", at {done.word} {done.done} of {done.total}" if done is not None else _unsaved(snapshot)
-        if is_signalled(snapshot):
+        if _is_signalled(snapshot):
             return f"The program ended at {by}'s signal before the time limit{where}"
         limit = "--deadline" if snapshot.state == "DEADLINE" else "time limit"
         return f"{what} reached its {limit} and was ended by {by}{where}"
@@ -268,6 +273,12 @@ def _unsaved(snapshot: TargetSnapshot) -> str:
     if step is None or snapshot.checkpoints or reported_checkpoint(snapshot) is not None:
         return ""
     return f", at step {step}; its log reports no checkpoint"
+
+
+def _is_signalled(snapshot: TargetSnapshot) -> bool:
+    """True if the script of a run ended after the signal before its time limit. Slurm calls the job FAILED,
+    because it only sees the exit status."""
+    return snapshot.state == "FAILED" and snapshot.exit is not None and snapshot.exit.state == "TIMEOUT"
 
 
 def _refused(snapshot: TargetSnapshot) -> Segment | None:

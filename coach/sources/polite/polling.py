@@ -173,15 +173,15 @@ def poll_loop(
     pace, wake = pace or Pace(), wake or threading.Event()
     num_failures = 0
 
-    def is_polling() -> bool:
+    def is_allowed() -> bool:
         return may_poll() and not pace.attention.is_asleep
 
     pace.begin()
     try:
         while not stop.is_set():
-            if not is_polling():
+            if not is_allowed():
                 pace.rest()
-                pace.wait(lambda: stop.is_set() or is_polling())
+                pace.wait(lambda: stop.is_set() or is_allowed())
                 continue
             wake.clear()
             has_failed, is_caught_up, duration_s = False, True, 0.0

@@ -135,6 +135,13 @@ class Checker:
         waiting = waiting_of(snapshot.job, self._io, self._paths.known)
         return Checked(told, snapshot, read, history=history, waiting=waiting)
 
+    def by_itself(self, target: Target) -> tuple[TargetSnapshot, History, Diagnosis]:
+        """Judge one target without earlier runs: nothing is recorded and nobody is told. Raises UserError if
+        it cannot be read."""
+        snapshot, history, diagnosis, files = self._read(target)
+        told = as_told(diagnosis, snapshot.run, self._drills)
+        return snapshot, history, self._as_told(told, _paths_read(target, snapshot, files))
+
     def ended_run(self, run_dir: Path) -> Checked:
         """Judge a run by its files alone, for the job itself at its end: Slurm is not asked, and no earlier
         run is read. The cohort is not told: the job tells it once it has reported why it ended. Raises

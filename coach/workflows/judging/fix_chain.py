@@ -11,9 +11,10 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
 from coach.model.training.run import Run
+from coach.rules.engine import Engine
 from coach.sources.io import Io
-from coach.workflows.judging.compared import read_judged
-from coach.workflows.judging.lazy_engine import LazyEngine
+from coach.workflows.judging.check import Checker
+from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.judging.targets import Target, TargetKind, list_runs, run_index, run_or_job
 
 
@@ -28,7 +29,7 @@ class Chain:
     and its newest child."""
 
 
-def read_chain(text: str, settings: Settings, io: Io, backend: str, user: str) -> Chain:
+def read_chain(text: str, settings: Settings, io: Io, backend: str) -> Chain:
     """The chain of a run. `text`: the run's id or short name, its job or its directory.
 
     Raises UserError if the run is no child of a fix and has none.
@@ -41,8 +42,8 @@ def read_chain(text: str, settings: Settings, io: Io, backend: str, user: str) -
             f"{text}: neither a group of runs nor one of a chain of fixes",
             "one run is compared with another: coach compare RUN RUN; `coach runs` lists them",
         )
-    engine = LazyEngine(settings)
-    links = with_best([_link(run, settings, io, backend, user, engine) for run in members])
+    checker = Checker(settings, io, Engine(rules_of(settings)), backend)
+    links = with_best([_link(run, settings, checker) for run in members])
     return Chain(links, *_ends(named, members))
 
 
@@ -53,12 +54,12 @@ def _ends(named: Run, members: Sequence[Run]) -> tuple[str, str]:
     return named.run_id, [run.run_id for run in members if run.parent_run_id == named.run_id][-1]
 
 
-def _link(run: Run, settings: Settings, io: Io, backend: str, user: str, engine: LazyEngine) -> Link:
+def _link(run: Run, settings: Settings, checker: Checker) -> Link:
     target = Target(run.run_id, TargetKind.RUN, settings.runs_root / run.run_id)
-    judged = read_judged(target, settings, io, backend, user, engine)
-    state = judged.snapshot.state or run.state
-    found = next((each.rule for each in judged.diagnosis.findings if each.severity >= Severity.WARNING), None)
+    snapshot, history, diagnosis = checker.by_itself(target)
+    state = snapshot.state or run.state
+    found = next((each.rule for each in diagnosis.findings if each.severity >= Severity.WARNING), None)
     is_well = state == "COMPLETED" and found is None
     fix, trial = (None, None) if run.fix is None else (run.fix.title, run.fix.trial_steps)
-    throughput = measure(judged.snapshot, judged.history).throughput
+    throughput = measure(snapshot, history).throughput
     return Link(run.run_id, fix, state, trial, is_well, throughput, found=found)
