@@ -15,7 +15,7 @@ from coach.analysis.judging.waiting import waiting_lines
 from coach.analysis.spelling.numbers import short_number
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.text import printable
-from coach.model.judging.finding import Diagnosis, Evidence, Finding, Subject
+from coach.model.judging.finding import Diagnosis, Evidence, Finding, Subject, Verdict
 
 if TYPE_CHECKING:
     from coach.workflows.judging.check import Checked, FilesRead
@@ -71,7 +71,7 @@ def _parts_by_standing(parts: Sequence[Judged]) -> dict[str, list[Judged]]:
     }
     told = {part.diagnosis.target for group in named.values() for part in group}
     rest = [part for part in parts if part.diagnosis.target not in told]
-    for word in (Look.HEALTHY.value, Look.SILENT.value, PRINTED_NOTHING, Look.NOTHING_KNOWN.value):
+    for word in (Look.HEALTHY, Look.TOO_EARLY, Look.SILENT, PRINTED_NOTHING, Look.UNKNOWN):
         named[word] = [part for part in rest if part.word == word]
     return named
 
@@ -84,7 +84,7 @@ def diagnosis_lines(
     if withheld := why_withheld(diagnosis):
         yield f"  {withheld.because}: {printable(withheld.how)}"
         return
-    if not diagnosis.findings:
+    if diagnosis.verdict is not Verdict.FINDING:
         yield f"  {printable(meaning_of(diagnosis))}"
     if ended := outcome_text(diagnosis.outcome):
         yield f"  {ended}"

@@ -78,9 +78,12 @@ def _of_no_finding(judged: Sequence[Judged], scope: str) -> str:
     held = sum(why_withheld(each.diagnosis) is not None for each in judged)
     if held:
         return f"? Nothing found, but {held} of {len(judged)} hidden, drill: answer first ({scope})"
-    unknown = sum(look_of(each.diagnosis) in (Look.NOTHING_KNOWN, Look.SILENT) for each in judged)
+    unknown = sum(look_of(each.diagnosis) in (Look.UNKNOWN, Look.SILENT) for each in judged)
     if unknown:
         return f"? Nothing found, but nothing is known about {unknown} of {len(judged)} ({scope})"
+    early = sum(look_of(each.diagnosis) is Look.TOO_EARLY for each in judged)
+    if early:
+        return f"{sign_of(Look.TOO_EARLY)} Nothing found, but it is too early for {early} of {len(judged)} ({scope})"
     return f"✓ No problem found in the measurements ({scope})"
 
 

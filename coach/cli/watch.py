@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from coach.analysis.jobs.watched_jobs import News
-from coach.analysis.judging.verdict_object import OUTCOME
+from coach.analysis.judging.verdict_object import public_object
 from coach.analysis.judging.why_words import has_gone_wrong, why_lines, worst_severity
 from coach.analysis.spelling.printable import cut, printable
 from coach.cli.cluster import add_options
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return _INTERRUPTED
     if is_json:
         ended = teller.verdicts.values()
-        jobs = [{key: value for key, value in each.items() if key != OUTCOME} for each in ended]
+        jobs = [public_object(each) for each in ended]
         print(json.dumps({"schema": 1, "jobs": jobs}, indent=2))
     elif not teller.has_said:
         print_line("You have no pending or running job.")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coach.analysis.judging.verdict_object import OUTCOME
+from coach.analysis.judging.verdict_object import public_object
 from coach.analysis.judging.why_words import MAX_LINES, log_lines, pending_of, why_lines, worst_severity
 from coach.analysis.spelling.printable import cut, printable
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return 0
     verdict = kept_verdicts.kept_verdict(job, settings, io) or _judged(job, settings, io, args)
     if args.format == "json":
-        print(json.dumps({key: value for key, value in verdict.items() if key != OUTCOME}, indent=2))
+        print(json.dumps(public_object(verdict), indent=2))
     else:
         for line in why_lines(verdict, io.now()):
             print_line(line)

@@ -18,9 +18,10 @@ from coach.rules import blindness, thresholds
 from coach.rules.base import Rule
 from coach.rules.causes import REGISTER, Code, Edge, Register, Says, Status
 from coach.rules.from_logs.mere_mentions import happened
-from coach.rules.from_logs.outcome import first_failure, has_gone_well, judge
+from coach.rules.from_logs.outcome import first_failure, judge
 from coach.rules.from_logs.runs import of_last_run
 from coach.rules.from_logs.uncaught import unnamed_exceptions
+from coach.rules.from_numbers.loss_course import health_of
 from coach.rules.from_numbers.rhythm import unknown_progress
 
 _Key = tuple[str, str, Subject]
@@ -85,6 +86,7 @@ class Engine:
         _expire(conditions, seen, snapshot.now_s)
         firing = [condition for condition in conditions.values() if condition.is_firing]
         first = first_failure(snapshot) if len(firing) > 1 else None
+        health, ground = health_of(snapshot, history)
         return Diagnosis(
             target=snapshot.target,
             state=snapshot.state,
@@ -92,7 +94,8 @@ class Engine:
             not_measured=_unique([*unknown_progress(snapshot, history), *blind, *sight.gaps]),
             thresholds=thresholds.in_force(self.rules),
             outcome=snapshot.outcome,
-            has_gone_well=has_gone_well(snapshot, history),
+            health=health,
+            ground=ground,
         )
 
     def use(self, rules: Iterable[Rule]) -> None:

@@ -40,7 +40,7 @@ def test_a_diverged_run_is_one_json_object_of_the_documented_form(coach) -> None
     done = coach("check", RECORDINGS / "nan", "--format", "json", "--backend", "local")
     value = json.loads(done.stdout)
     assert done.returncode == 1
-    assert set(value) == {"schema", "target", "state", "findings", "not_measured"}
+    assert set(value) == {"schema", "target", "state", "verdict", "findings", "not_measured"}
     assert (value["schema"], value["state"]) == (1, "COMPLETED")
     finding = value["findings"][0]
     assert set(finding) == {

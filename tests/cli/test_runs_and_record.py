@@ -66,7 +66,7 @@ def test_runs_as_text_show_the_cause_or_the_word_for_no_finding(env: dict[str, s
     verdicts = Verdicts(load(env).cache_dir)
     verdicts.keep(lost, well, dull)
     rows = {line.split()[0]: line for line in coach(env, "runs").stdout.splitlines()[1:]}
-    for name, word in (("lost", "MEM001 cuda_oom"), ("well", "healthy"), ("dull", "nothing known")):
+    for name, word in (("lost", "MEM001 cuda_oom"), ("well", "healthy"), ("dull", "unknown")):
         assert f"  {word}  " in rows[ids[name]], rows
     assert "  not checked  " in rows[ids["new"]]
     assert "  not checked  " in rows[ids["live"]]

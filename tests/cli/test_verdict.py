@@ -10,7 +10,7 @@ from coach.analysis.judging.several_jobs import Judged, worst_first
 from coach.analysis.spelling.printable import display_width
 from coach.cli.diagnosis_text import checked_lines
 from coach.cli.verdict import MAX_LINES, WIDTH, verdict_lines
-from coach.model.judging.finding import Diagnosis, Finding, Fix, NotMeasured, Severity, Subject
+from coach.model.judging.finding import Diagnosis, Finding, Fix, NotMeasured, Severity, Subject, Verdict
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogFile, LogTail
@@ -44,8 +44,9 @@ def judged(
                 *(summary, (), (fix,), since_s),
             ),
         )
-    has_gone_well = is_read and state in ("RUNNING", "COMPLETED")
-    return Judged(Diagnosis(job_id, state, findings, (), has_gone_well=has_gone_well), snapshot)
+    is_well = is_read and state in ("RUNNING", "COMPLETED")
+    health = Verdict.HEALTHY if is_well else Verdict.UNKNOWN
+    return Judged(Diagnosis(job_id, state, findings, (), health=health), snapshot)
 
 
 def test_the_first_line_is_the_verdict() -> None:
@@ -94,7 +95,7 @@ def test_a_job_without_a_finding_is_healthy_only_where_it_was_measured() -> None
     lines = verdict_lines(jobs, NOW_S)
     assert lines[0].startswith("? Nothing found, but nothing is known about 1 of 3")
     said = {line[:3]: line.rpartition("  ")[2] for line in lines[2:4]}
-    assert said == {"✓ 1": "healthy", "? 2": "nothing known"}
+    assert said == {"✓ 1": "healthy", "? 2": "unknown"}
 
 
 def test_a_job_without_readable_data_is_not_called_well() -> None:

@@ -72,7 +72,7 @@ def test_the_json_is_that_of_check_and_the_verdict_is_kept_for_the_next_call(
 ) -> None:
     first = coach(RUN, "--backend", "local", "--format", "json")
     found = json.loads(first.stdout)
-    assert set(found) == {"schema", "target", "state", "findings", "not_measured"}
+    assert set(found) == {"schema", "target", "state", "verdict", "findings", "not_measured"}
     assert (first.returncode, found["findings"][0]["cause"]) == (1, "nan_loss")
     kept = json.loads((run_dir / "verdict.json").read_text())
     assert kept["findings"] == found["findings"]

@@ -48,7 +48,7 @@ def test_the_cause_of_a_failure_follows_the_program_s_own_output(tmp_path: Path)
     assert "it ended with ValueError" in lines[0]
     assert any(f"{tmp_path}/train.py:4" in line for line in lines)
     verdict = json.loads((only_run(tmp_path / "home") / "verdict.json").read_text())
-    assert {"schema", "target", "state", "findings", "not_measured"} <= set(verdict)
+    assert {"schema", "target", "state", "verdict", "findings", "not_measured"} <= set(verdict)
     assert verdict["findings"][0]["primary"]
 
 

@@ -556,8 +556,7 @@ def test_a_job_that_completed_half_way_without_a_word_is_not_simply_called_healt
     diagnosis = _completed(*EPOCHS)
     assert look_of(diagnosis) is Look.HEALTHY
     assert meaning_of(diagnosis) == (
-        "no problem found in the measurements, but it COMPLETED at epoch 50 of 100, and its log does not say "
-        "why"
+        "nothing wrong seen, but it COMPLETED at epoch 50 of 100, and its log does not say why"
     )
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pytest
 
 from coach.model.errors import UserError
-from coach.model.judging.finding import Diagnosis
+from coach.model.judging.finding import Diagnosis, Verdict
 from coach.model.slurm.cluster import Job
 from coach.tui.key_guard import GUARD_S
 from coach.tui.keys.table import keys_of
@@ -309,7 +309,7 @@ def family() -> FakeSession:
         diagnoses=MappingProxyType(
             {
                 RUN_ID: replace(nan_diagnosis(), state="CANCELLED"),
-                CHILD_ID: Diagnosis(CHILD_ID, "RUNNING", (), (), has_gone_well=True),
+                CHILD_ID: Diagnosis(CHILD_ID, "RUNNING", (), (), health=Verdict.HEALTHY),
             }
         ),
     )

@@ -452,7 +452,7 @@ async def test_a_failed_job_opens_on_its_cause_and_until_it_is_read_the_screen_s
         session.push(replace(session.snapshot, targets={"41": read}, diagnoses={"41": diagnosis}))
         await driver.sees("The GPUs hardly work")
         session.push(replace(session.snapshot, diagnoses={"41": replace(diagnosis, findings=())}))
-        await driver.sees("? nothing known")
+        await driver.sees("? nothing wrong seen")
         await driver.press("F")
         await driver.reaches("foreign_fix")
         await driver.sees("sbatch --parsable --job-name=bert")

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from coach.config.load import load
-from coach.model.judging.finding import Diagnosis
+from coach.model.judging.finding import Diagnosis, Verdict
 from coach.model.launching.launch import SweepPoint
 from coach.model.slurm.accounting import PastJob
 from coach.model.snapshot import Snapshot, TargetSnapshot
@@ -54,7 +54,7 @@ async def test_a_training_shows_its_progress_in_its_row_and_the_nodes_show_their
 
 
 async def test_a_job_that_has_just_failed_is_not_called_healthy_by_the_verdict_from_while_it_ran() -> None:
-    ran = Diagnosis("99", "RUNNING", (), (), has_gone_well=True)
+    ran = Diagnosis("99", "RUNNING", (), (), health=Verdict.HEALTHY)
 
     def queue(state: str, reason: str | None, diagnosis: Diagnosis) -> Snapshot:
         job = replace(make_job("99", "ada", name="bert", state=state, reason=reason), raw_job_id="99")

@@ -17,7 +17,7 @@ from typing import Any
 from coach.analysis.comparing.steady_state import t95
 from coach.analysis.comparing.two_runs import throughput, world_size
 from coach.lookback.history import History
-from coach.model.judging.finding import Diagnosis, Finding, Severity
+from coach.model.judging.finding import Diagnosis, Finding, Severity, Verdict
 from coach.model.judging.verdict import LENGTH_PARAMETERS, Across, NodeRecord, Pace, PastRun
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
@@ -93,7 +93,7 @@ def past_run(
         _with_finding(past, diagnosis.findings),
         work=work,
         is_judged=True,
-        has_gone_well=diagnosis.has_gone_well,
+        has_gone_well=diagnosis.health is Verdict.HEALTHY,
         state=snapshot.state,
         nodes=nodes or history.nodes,
         memory_used_mib=_peak(history, "memory_used_mib"),

@@ -1,16 +1,16 @@
-"""Say what a diagnosis without a finding means: not checked, silent, nothing known, or healthy. Pure.
+"""Say what a diagnosis without a finding means: not checked, too early, silent, unknown, or healthy. Pure.
 
 These are different facts. Every list, screen and command takes its word from this module.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.model.judging.finding import Diagnosis, Severity
+from coach.model.judging.finding import EARLY_END, PROGRESS, SAMPLER, Diagnosis, NotMeasured, Verdict
 from coach.model.judging.verdict import PastRun
-from coach.model.slurm.cluster import is_final
 
 _WAITING = frozenset({"PENDING", "CONFIGURING"})
 
@@ -23,7 +23,8 @@ class Look(StrEnum):
     NOT_LOOKED_AT = "not checked"
     SILENT = "silent"
     """The job runs, and has written nothing for a long time."""
-    NOTHING_KNOWN = "nothing known"
+    TOO_EARLY = "too early"
+    UNKNOWN = "unknown"
     HEALTHY = "healthy"
 
 
@@ -31,15 +32,15 @@ _SIGNS = {
     Look.WENT_WRONG: "✖",
     Look.NOT_LOOKED_AT: "–",
     Look.SILENT: "?",
-    Look.NOTHING_KNOWN: "?",
+    Look.TOO_EARLY: "–",
+    Look.UNKNOWN: "?",
     Look.HEALTHY: "✓",
 }
-_MEANINGS = {
-    Look.WENT_WRONG: "went wrong",
-    Look.NOT_LOOKED_AT: "not checked yet",
-    Look.SILENT: "silent for long: coach cannot tell whether it works",
-    Look.NOTHING_KNOWN: "nothing known: too few measurements to call it healthy",
-    Look.HEALTHY: "healthy: no problem found in the measurements",
+_LOOKS = {
+    Verdict.FINDING: Look.WENT_WRONG,
+    Verdict.TOO_EARLY: Look.TOO_EARLY,
+    Verdict.UNKNOWN: Look.UNKNOWN,
+    Verdict.HEALTHY: Look.HEALTHY,
 }
 
 
@@ -47,13 +48,12 @@ def look_of(diagnosis: Diagnosis | None) -> Look:
     """The word for one target. `diagnosis` is None if it was not judged yet."""
     if diagnosis is None:
         return Look.NOT_LOOKED_AT
-    if any(finding.severity > Severity.INFO for finding in diagnosis.findings):
-        return Look.WENT_WRONG
-    if diagnosis.state in _WAITING:
-        return Look.NOT_LOOKED_AT
-    if diagnosis.silence is not None:
-        return Look.SILENT
-    return Look.HEALTHY if diagnosis.has_gone_well else Look.NOTHING_KNOWN
+    if diagnosis.verdict is not Verdict.FINDING:
+        if diagnosis.state in _WAITING:
+            return Look.NOT_LOOKED_AT
+        if diagnosis.silence is not None:
+            return Look.SILENT
+    return _LOOKS[diagnosis.verdict]
 
 
 def look_of_past(past: PastRun | None) -> Look:
@@ -62,7 +62,7 @@ def look_of_past(past: PastRun | None) -> Look:
         return Look.NOT_LOOKED_AT
     if past.rule is not None:
         return Look.WENT_WRONG
-    return Look.HEALTHY if past.has_gone_well else Look.NOTHING_KNOWN
+    return Look.HEALTHY if past.has_gone_well else Look.UNKNOWN
 
 
 def sign_of(look: Look) -> str:
@@ -71,35 +71,25 @@ def sign_of(look: Look) -> str:
 
 
 def meaning_of(diagnosis: Diagnosis | None) -> str:
-    """One line: the word and its meaning."""
-    look = look_of(diagnosis)
-    said = _said_of(look, diagnosis) if diagnosis is not None else None
-    return said or _MEANINGS[look]
-
-
-def _said_of(look: Look, diagnosis: Diagnosis) -> str | None:
-    """The meaning of the word for this target; None if the word always means the same."""
-    if look is Look.NOT_LOOKED_AT:
+    """One line: the word and its ground."""
+    if diagnosis is None:
+        return "not checked yet"
+    if diagnosis.state in _WAITING and diagnosis.verdict is not Verdict.FINDING:
         return "not checked: it has not started"
-    if look is Look.SILENT and diagnosis.silence is not None:
-        return f"silent: {diagnosis.silence.because}"
-    if look is Look.NOTHING_KNOWN:
-        return _unknown(diagnosis.state)
-    return _healthy(diagnosis) if look is Look.HEALTHY else None
+    return verdict_words(diagnosis.verdict, diagnosis.ground, diagnosis.not_measured)
 
 
-def _unknown(state: str | None) -> str | None:
-    if state == "COMPLETED":
-        return "nothing known: it COMPLETED, but coach read no loss of it"
-    return f"nothing known: no finding in a job that ended as {state}" if is_final(state) else None
-
-
-def _healthy(diagnosis: Diagnosis) -> str | None:
-    if diagnosis.early_end is not None:
-        return f"no problem found in the measurements, but {diagnosis.early_end.because}"
-    if diagnosis.has_no_sampler:
-        return "healthy by its log and metrics; its GPUs and CPUs were not measured"
-    return None
+def verdict_words(verdict: str, ground: str, not_measured: Iterable[NotMeasured]) -> str:
+    """A verdict without a finding in words, with its ground and what limits it."""
+    missing = {item.what: item for item in not_measured}
+    if (doubt := missing.get(PROGRESS) or missing.get(EARLY_END)) is not None:
+        return f"nothing wrong seen, but {doubt.because}"
+    if verdict == Verdict.TOO_EARLY:
+        return f"too early: {ground or 'it has made too few steps'}"
+    if verdict != Verdict.HEALTHY:
+        return f"nothing wrong seen, but {ground or 'its loss is not known'}"
+    unmeasured = "; its GPUs and CPUs were not measured" if SAMPLER in missing else ""
+    return f"healthy: {ground or 'no problem found in the measurements'}{unmeasured}"
 
 
 def why_no_fix(diagnosis: Diagnosis | None) -> str:

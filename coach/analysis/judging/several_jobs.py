@@ -16,7 +16,7 @@ from coach.analysis.judging.waiting import is_never
 from coach.analysis.queueing.arrays import fold
 from coach.analysis.queueing.pending_reasons import PendingReason, explain_job
 from coach.analysis.spelling.printable import cut
-from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
+from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject, Verdict
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 
@@ -75,7 +75,7 @@ class Judged:
     def word(self) -> str:
         """The word for a job that was read, such as `healthy`."""
         look = look_of(self.diagnosis)
-        return PRINTED_NOTHING if look is Look.NOTHING_KNOWN and self.printed_nothing else look.value
+        return PRINTED_NOTHING if look is Look.UNKNOWN and self.printed_nothing else look.value
 
     @property
     def is_blind(self) -> bool:
@@ -120,9 +120,12 @@ def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged], num_parts: 
     blind = {item.what: item for each in reversed(seen) for item in each.diagnosis.not_measured}
     state = state_of(parts)
     thresholds = {name: value for each in judged for name, value in each.diagnosis.thresholds.items()}
-    are_well = bool(seen) and all(look_of(each.diagnosis) is Look.HEALTHY for each in seen)
+    verdicts = {each.diagnosis.verdict for each in seen} or {Verdict.TOO_EARLY}
+    health = next(
+        (each for each in (Verdict.UNKNOWN, Verdict.TOO_EARLY) if each in verdicts), Verdict.HEALTHY
+    )
     diagnosis = Diagnosis(
-        name, state, findings, tuple(blind[what] for what in sorted(unmeasured)), thresholds, are_well
+        name, state, findings, tuple(blind[what] for what in sorted(unmeasured)), thresholds, health
     )
     return Judged(diagnosis, TargetSnapshot(name, None, job=fold(parts)[0].job if parts else None))
 

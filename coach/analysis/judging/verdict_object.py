@@ -1,6 +1,6 @@
 """A diagnosis as the public JSON: what `coach check --format json` prints. Pure.
 
-A verdict that is kept is this object and how the target ended.
+A verdict that is kept is this object, how the target ended, and the ground of its verdict.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.json_types import Number, Schema1
-from coach.model.judging.finding import Diagnosis, Finding, Fix, NotMeasured, Subject
+from coach.model.judging.finding import Diagnosis, Finding, Fix, NotMeasured, Subject, Verdict
 from coach.model.judging.outcome import End, Outcome
 from coach.runs import encode_number
 
 OUTCOME = "outcome"
 """A kept verdict has this key beside those of the public JSON: how the target ended, and the work lost."""
+GROUND = "ground"
+"""A kept verdict has this key too: why a target without a finding is healthy, too early to judge, or unknown."""
 
 
 class EvidenceObject(TypedDict):
@@ -58,6 +60,9 @@ class DiagnosisObject(TypedDict):
     """The run, job or path that was named."""
     state: str | None
     """The state in Slurm's word, also for a local run."""
+    verdict: Annotated[str, Verdict]
+    """*finding*: one above info. *healthy* has a ground: a loss or metric that moves as it should, or an end
+    without an error in the log."""
     findings: list[FindingObject]
     """If empty, or only info: no fault is known."""
     not_measured: list[Annotated[dict[str, Any], NotMeasured]]
@@ -87,14 +92,22 @@ def diagnosis_object(diagnosis: Diagnosis) -> DiagnosisObject:
         "schema": 1,
         "target": diagnosis.target,
         "state": diagnosis.state,
+        "verdict": diagnosis.verdict.value,
         "findings": [_finding_object(finding) for finding in diagnosis.findings],
         "not_measured": [asdict(item) for item in diagnosis.not_measured],
     }
 
 
 def kept_object(diagnosis: Diagnosis, told: Mapping[str, Any]) -> dict[str, Any]:
-    """The public JSON of a diagnosis (`told`) with `outcome`; for an open drill, `outcome` is null."""
-    return {**told, OUTCOME: None if why_withheld(diagnosis) else _outcome_object(diagnosis.outcome)}
+    """The public JSON of a diagnosis (`told`) with `outcome` and `ground`; for an open drill, `outcome` is
+    null."""
+    outcome = None if why_withheld(diagnosis) else _outcome_object(diagnosis.outcome)
+    return {**told, OUTCOME: outcome, GROUND: diagnosis.ground}
+
+
+def public_object(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The public JSON of a kept verdict."""
+    return {key: value for key, value in kept.items() if key not in (OUTCOME, GROUND)}
 
 
 def _outcome_object(outcome: Outcome | None) -> OutcomeObject | None:

@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from coach.analysis.judging.no_finding import verdict_words
 from coach.analysis.judging.outcome_words import end_text, lost_text
-from coach.analysis.judging.verdict_object import OUTCOME
+from coach.analysis.judging.verdict_object import GROUND, OUTCOME
 from coach.analysis.judging.waiting import PENDING, waiting_lines
 from coach.analysis.spelling.printable import cut, printable
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
-from coach.model.judging.finding import EARLY_END, PROGRESS, SAMPLER, SITE_ADVICE, Severity
+from coach.model.judging.finding import EARLY_END, PROGRESS, SITE_ADVICE, NotMeasured, Severity, Verdict
 from coach.model.judging.outcome import End, Outcome, RankEnd
 from coach.model.judging.verdict import PastRun
 from coach.model.slurm.cluster import is_final
@@ -73,14 +74,13 @@ def _words_without_a_finding(verdict: Mapping[str, Any]) -> str:
     logs = (_text(item, "because") for item in _tables(verdict, "not_measured") if item.get("what") == "log")
     if unread := next((because for because in logs if because and _DENIED in because), None):
         return f"nothing is known: its log was not read: {unread}"
-    for item in _tables(verdict, "not_measured"):
-        if item.get("what") in (PROGRESS, EARLY_END):
-            return _cut(f"{_text(item, 'because') or ''}; {_text(item, 'how') or ''}")
-    if any(item.get("what") == "metrics" for item in _tables(verdict, "not_measured")):
-        return "no finding, and no loss was read: `coach check` lists what was not measured"
-    if any(item.get("what") == SAMPLER for item in _tables(verdict, "not_measured")):
-        return "no problem found in its log and metrics; its GPUs and CPUs were not measured"
-    return "no problem found in the measurements"
+    items = [
+        NotMeasured(*(_text(item, key) or "" for key in ("what", "because", "how")))
+        for item in _tables(verdict, "not_measured")
+    ]
+    how = next((f"; {item.how}" for item in items if item.what in (PROGRESS, EARLY_END)), "")
+    word = _text(verdict, "verdict") or Verdict.UNKNOWN
+    return _cut(verdict_words(word, _text(verdict, GROUND) or "", items) + how)
 
 
 def why_lines(verdict: Mapping[str, Any], now_s: float = 0.0) -> list[str]:

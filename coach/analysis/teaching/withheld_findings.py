@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from coach.model.judging.finding import Diagnosis, NotMeasured
+from coach.model.judging.finding import Diagnosis, NotMeasured, Verdict
 from coach.model.training.run import Run
 
 _WHAT = "diagnosis"
@@ -27,7 +27,8 @@ def as_told(diagnosis: Diagnosis, run: Run | None, drills: Collection[str]) -> D
         findings=(),
         not_measured=(NotMeasured(_WHAT, ANSWER_FIRST, how),),
         thresholds={},
-        has_gone_well=False,
+        health=Verdict.UNKNOWN,
+        ground="",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 from coach.model.judging.outcome import Outcome
@@ -33,6 +33,18 @@ class Severity(IntEnum):
     @property
     def word(self) -> str:
         return self.name.lower()
+
+
+class Verdict(StrEnum):
+    """The one word for a target. *Healthy* is a claim and needs a ground."""
+
+    FINDING = "finding"
+    """There is a finding above info."""
+    HEALTHY = "healthy"
+    TOO_EARLY = "too_early"
+    """It has not made enough steps to be judged."""
+    UNKNOWN = "unknown"
+    """Nothing wrong was seen, and nothing shows that it goes well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +153,20 @@ class Diagnosis:
     not_measured: tuple[NotMeasured, ...]
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """`RULE.name` → the value used, for every threshold of the rules that ran."""
-    has_gone_well: bool = False
-    """True if the target made training steps or ended well. Only then does "no finding" mean healthy."""
+    health: Verdict = Verdict.UNKNOWN
+    """The verdict if no finding is above info."""
+    ground: str = ""
+    """Why `health` is what it is, as a clause; empty if nothing is known."""
     outcome: Outcome | None = None
     """None in a diagnosis that was read back from a file."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The one word for the target, as in the public JSON."""
+        if any(finding.severity > Severity.INFO for finding in self.findings):
+            return Verdict.FINDING
+        is_doubtful = self.silence is not None or self.early_end is not None
+        return Verdict.UNKNOWN if is_doubtful else self.health
 
     @property
     def silence(self) -> NotMeasured | None:

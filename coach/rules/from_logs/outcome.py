@@ -313,15 +313,3 @@ def _was_ended(kill: LogHit, snapshot: TargetSnapshot) -> bool:
 def _lines_above(hit: LogHit, snapshot: TargetSnapshot) -> Iterable[str]:
     tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
     return tail.plain[: max(0, hit.line - tail.first_line)] if tail is not None else ()
-
-
-def has_gone_well(snapshot: TargetSnapshot, history: History) -> bool:
-    """True if the run was seen to train, and did not end badly.
-
-    A job that is known to Slurm counts only with a loss: without one, its losses may all be NaN.
-    """
-    outcome = snapshot.outcome
-    has_trained = bool(history.ranks) or (outcome is not None and bool(outcome.last_losses))
-    if snapshot.state in ("COMPLETED", "RUNNING"):
-        return has_trained
-    return snapshot.state is None and (has_trained or has_good_end(snapshot))

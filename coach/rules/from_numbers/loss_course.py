@@ -12,15 +12,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
+from statistics import median
 
 from coach.lookback.history import CurvePoint, History
-from coach.model.judging.finding import Evidence
+from coach.model.judging.finding import Evidence, Verdict
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.model.training.metrics import NAMES_EVENT, Counter
 from coach.rules.from_logs.aftermath import MAX_FLUSHED_LINES, lines_below
 from coach.rules.from_logs.loss_lines import PROGRESS, name_of
+from coach.rules.from_logs.outcome import has_good_end
 from coach.rules.from_logs.quoted_evidence import quote
+from coach.rules.from_numbers.evaluations import accuracies
+from coach.rules.from_numbers.rhythm import started_s
 
 _PLAIN_KEY = re.compile(
     r"(?:.*[ _/.])?(?:train(?:ing)?|lm|total|avg|mean|epoch|batch|step|iter)?[ _/.]?loss\b.*", re.IGNORECASE
@@ -43,6 +47,13 @@ _RATE = re.compile(
 )
 _ROUNDED = re.compile(r"0\.0{2,}")
 """A rate that was printed as zero with few digits; it may be small but not zero."""
+_FEWEST_VALUES, _FEWEST_STEPS, _FEWEST_EPOCHS = 3, 20, 2
+"""The rules of waiting and of the course of a loss need about 20 steps; a course needs three values."""
+_BEGINNING_S = 300.0
+"""A training that loads its data and compiles prints its first loss within minutes."""
+_ERROR_LINE = re.compile(
+    r"Traceback \(most recent|\b(?:ERROR|FATAL|CRITICAL)\b|\b[A-Z]\w*(?:Error|Exception)\b|\berror: |core dumped"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +155,57 @@ def _since_last_start(points: Sequence[Point]) -> tuple[Point, ...]:
         if before.counter is not None and after.counter is not None and after.counter < before.counter:
             start = place
     return tuple(points[start:])
+
+
+def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]:
+    """The verdict on a target without a finding, and its ground.
+
+    Healthy needs a loss or an accuracy that moves as it should over enough steps, or, where none is known, an
+    end without an error in the log.
+    """
+    if snapshot.state in ("PENDING", "CONFIGURING"):
+        return Verdict.TOO_EARLY, "it has not started"
+    if snapshot.state not in (None, "RUNNING", "COMPLETED"):
+        return Verdict.UNKNOWN, f"it ended as {snapshot.state}"
+    course = max(courses(snapshot, history), key=len, default=())
+    if course and not are_adversaries(snapshot):
+        return _health_by(course, accuracies(snapshot, history))
+    lines = [line for tail in snapshot.log_tails for line in tail.plain]
+    has_ended_well = snapshot.state == "COMPLETED" or (snapshot.state is None and has_good_end(snapshot))
+    if has_ended_well and lines and not any(_ERROR_LINE.search(line) for line in lines):
+        return Verdict.HEALTHY, "it ended well, without an error in its log; its loss is not known"
+    start_s = started_s(snapshot) if snapshot.state == "RUNNING" and not course else None
+    if start_s is not None and snapshot.now_s is not None and snapshot.now_s - start_s < _BEGINNING_S:
+        return Verdict.TOO_EARLY, "it has just started"
+    return Verdict.UNKNOWN, "its losses compete, so they do not show how it goes" if course else ""
+
+
+def _health_by(course: Sequence[Point], shares: Sequence[float]) -> tuple[Verdict, str]:
+    if not _is_long(course):
+        return Verdict.TOO_EARLY, "it has made too few steps to judge its loss and its speed"
+    losses = [point.loss for point in course]
+    if not math.isfinite(losses[-1]):
+        return Verdict.UNKNOWN, "its newest loss is not finite"
+    if _has_risen([-loss for loss in losses]):
+        return Verdict.HEALTHY, "its loss falls"
+    if _has_risen(shares):
+        return Verdict.HEALTHY, "its accuracy rises"
+    return Verdict.UNKNOWN, "its loss does not fall by more than its noise"
+
+
+def _is_long(course: Sequence[Point]) -> bool:
+    first, last = course[0], course[-1]
+    if len(course) >= _FEWEST_STEPS:
+        return True
+    num_steps = (last.counter or 0) - (first.counter or 0)
+    num_epochs = (last.epoch or 0) - (first.epoch or 0)
+    return len(course) >= _FEWEST_VALUES and (num_steps >= _FEWEST_STEPS or num_epochs >= _FEWEST_EPOCHS)
+
+
+def _has_risen(values: Sequence[float]) -> bool:
+    """True if the last third lies above the first by more than the noise between neighbours explains."""
+    third = len(values) // 3
+    if third == 0:
+        return False
+    noise = median(abs(after - before) for before, after in pairwise(values))
+    return median(values[-third:]) - median(values[:third]) > noise * math.sqrt(2 / third)

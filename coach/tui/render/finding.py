@@ -96,11 +96,7 @@ def look_line(diagnosis: Diagnosis | None, *, is_short: bool = False) -> Line:
     """The meaning of "no finding": not judged yet, not enough data, or healthy. `is_short`: only the word."""
     look = look_of(diagnosis)
     tone: Tone = (
-        "good"
-        if look is Look.HEALTHY
-        else "warning"
-        if look in (Look.NOTHING_KNOWN, Look.SILENT)
-        else "muted"
+        "good" if look is Look.HEALTHY else "warning" if look in (Look.UNKNOWN, Look.SILENT) else "muted"
     )
     said = look.value if is_short else printable(meaning_of(diagnosis))
     return line(Span(f" {sign_of(look)} {said}", tone))

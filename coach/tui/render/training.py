@@ -158,12 +158,7 @@ def look_cell(diagnosis: Diagnosis | None) -> Cell | None:
     if diagnosis is None or look in (Look.NOT_LOOKED_AT, Look.WENT_WRONG):
         return None
     told = f"{sign_of(look)} {look.value}"
-    short = f"{sign_of(look)} unknown" if look is Look.NOTHING_KNOWN else told
-    return Cell(
-        told,
-        "good" if look is Look.HEALTHY else "muted",
-        fill=lambda width: told if len(told) <= width else short,
-    )
+    return Cell(told, "good" if look is Look.HEALTHY else "muted")
 
 
 def finding_cell(finding: Finding) -> Cell:

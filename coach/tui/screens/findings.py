@@ -45,7 +45,7 @@ class FindingsScreen(ListScreen, screen="findings"):
         self._found = by_impact(context.found, context.now_s)
         num_judged, num_unread = len(context.found), len(context.unread)
         looks = Counter(look_of(context.diagnoses.get(target)) for target in context.found)
-        words = (Look.HEALTHY, Look.SILENT, Look.NOTHING_KNOWN)
+        words = (Look.HEALTHY, Look.TOO_EARLY, Look.SILENT, Look.UNKNOWN)
         told = [f"{looks[look]} {look.value}" for look in words if looks[look]]
         empty = f"no finding: {', '.join(told)}" if told else Look.NOT_LOOKED_AT.value
         self.table.lay_out(finding_columns(self._found, self.app.size.width), None)

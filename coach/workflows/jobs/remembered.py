@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from coach.analysis.judging.ranking import RECENT_S
 from coach.config import DEFAULT_CLUSTER, Settings
-from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
+from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject, Verdict
 from coach.model.judging.verdict import PastRun
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job, is_final
@@ -59,7 +59,8 @@ def diagnosis_of(past: PastRun) -> Diagnosis | None:
     if not past.is_judged or not is_final(past.state) or past.cause == _UNKNOWN:
         return None
     if past.rule is None:
-        return Diagnosis(past.target, past.state, (), (), has_gone_well=True) if past.has_gone_well else None
+        is_healthy = past.has_gone_well
+        return Diagnosis(past.target, past.state, (), (), health=Verdict.HEALTHY) if is_healthy else None
     severity = _SEVERITIES.get(past.severity or "")
     if severity is None or past.name is None:  # kept by an older version
         return None
@@ -77,4 +78,4 @@ def diagnosis_of(past: PastRun) -> Diagnosis | None:
         fixes=(),
         since_s=None,
     )
-    return Diagnosis(past.target, past.state, (finding,), (), has_gone_well=past.has_gone_well)
+    return Diagnosis(past.target, past.state, (finding,), ())

@@ -1,4 +1,4 @@
-"""Not looked at, nothing known, and healthy are three different facts; one function distinguishes them."""
+"""Not looked at, too early, unknown, and healthy are different facts; one function distinguishes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from coach.analysis.judging.no_finding import Look, look_of, meaning_of, why_no_fix
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST, as_told
 from coach.lookback.history import History
-from coach.model.judging.finding import SAMPLER, Diagnosis, Finding, NotMeasured, Severity, Subject
+from coach.model.judging.finding import SAMPLER, Diagnosis, Finding, NotMeasured, Severity, Subject, Verdict
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
@@ -28,10 +28,10 @@ def found(severity: Severity) -> Finding:
     [
         (None, Look.NOT_LOOKED_AT),
         (replace(JUDGED, state="PENDING"), Look.NOT_LOOKED_AT),
-        (JUDGED, Look.NOTHING_KNOWN),
-        (replace(JUDGED, has_gone_well=True), Look.HEALTHY),
-        (replace(JUDGED, has_gone_well=True, findings=(found(Severity.INFO),)), Look.HEALTHY),
-        (replace(JUDGED, has_gone_well=True, findings=(found(Severity.WARNING),)), Look.WENT_WRONG),
+        (JUDGED, Look.UNKNOWN),
+        (replace(JUDGED, health=Verdict.HEALTHY), Look.HEALTHY),
+        (replace(JUDGED, health=Verdict.HEALTHY, findings=(found(Severity.INFO),)), Look.HEALTHY),
+        (replace(JUDGED, health=Verdict.HEALTHY, findings=(found(Severity.WARNING),)), Look.WENT_WRONG),
     ],
 )
 def test_each_diagnosis_has_one_word(diagnosis: Diagnosis | None, look: Look) -> None:
@@ -41,24 +41,28 @@ def test_each_diagnosis_has_one_word(diagnosis: Diagnosis | None, look: Look) ->
 def test_an_unread_job_is_not_called_free_of_findings() -> None:
     assert why_no_fix(None) == "not checked yet: no fix is known"
     assert why_no_fix(replace(JUDGED, state="PENDING")).startswith("not checked: it has not started")
-    assert why_no_fix(JUDGED) == "nothing known: no finding, so no fix"
-    assert meaning_of(replace(JUDGED, has_gone_well=True)).startswith("healthy")
-    assert meaning_of(replace(JUDGED, state="CANCELLED")).endswith("in a job that ended as CANCELLED")
-    assert meaning_of(replace(JUDGED, state="RUNNING")).startswith("nothing known: too few measurements")
+    assert why_no_fix(JUDGED) == "unknown: no finding, so no fix"
+    assert meaning_of(replace(JUDGED, health=Verdict.HEALTHY)).startswith("healthy")
+    assert meaning_of(replace(JUDGED, ground="it ended as CANCELLED")).endswith("but it ended as CANCELLED")
+    assert meaning_of(JUDGED) == "nothing wrong seen, but its loss is not known"
+    early = replace(JUDGED, health=Verdict.TOO_EARLY)
+    assert (look_of(early), meaning_of(early)) == (Look.TOO_EARLY, "too early: it has made too few steps")
 
 
 def test_healthy_without_a_sampler_says_that_nothing_measured_the_speed() -> None:
-    seen = replace(JUDGED, has_gone_well=True)
+    seen = replace(JUDGED, health=Verdict.HEALTHY)
     assert meaning_of(seen) == "healthy: no problem found in the measurements"
     unmeasured = replace(seen, not_measured=(NotMeasured(SAMPLER, "no sampler ran beside it", "start one"),))
     assert look_of(unmeasured) is Look.HEALTHY
-    assert meaning_of(unmeasured) == "healthy by its log and metrics; its GPUs and CPUs were not measured"
+    assert meaning_of(unmeasured) == (
+        "healthy: no problem found in the measurements; its GPUs and CPUs were not measured"
+    )
 
 
 def test_the_word_of_an_unanswered_drill_gives_nothing_away() -> None:
     drilled = replace(run(), drill="slow", drill_answer=None)
-    told = as_told(replace(JUDGED, has_gone_well=True), drilled, {"slow"})
-    assert look_of(told) is Look.NOTHING_KNOWN
+    told = as_told(replace(JUDGED, health=Verdict.HEALTHY), drilled, {"slow"})
+    assert look_of(told) is Look.UNKNOWN
     assert why_no_fix(told) == ANSWER_FIRST
 
 
@@ -74,21 +78,34 @@ def judged(state: str | None, log: str) -> Look:
     return look_of(Engine(()).diagnose(snapshot, History()))
 
 
+FALLS = "\n".join(f"step {step} loss: {2.3 - step / 100}" for step in range(40))
+FLAT = "\n".join(f"step {step} loss: {2.3 + (step * 7 % 5) / 100}" for step in range(40))
+
+
 @pytest.mark.parametrize(
     ("state", "log", "look"),
     [
-        ("COMPLETED", "hello", Look.NOTHING_KNOWN),
-        ("COMPLETED", "", Look.NOTHING_KNOWN),
-        ("COMPLETED", "step 3 loss: 0.25", Look.HEALTHY),
-        ("RUNNING", "hello", Look.NOTHING_KNOWN),
-        ("RUNNING", "step 3 loss: 0.25", Look.HEALTHY),
-        ("CANCELLED", "step 3 loss: 0.25", Look.NOTHING_KNOWN),
-        ("PREEMPTED", "step 3 loss: 0.25", Look.NOTHING_KNOWN),
-        ("FAILED", "step 3 loss: 0.25", Look.NOTHING_KNOWN),
-        (None, "hello", Look.NOTHING_KNOWN),
-        (None, "step 3 loss: 0.25", Look.HEALTHY),
+        ("COMPLETED", "hello", Look.HEALTHY),
+        ("COMPLETED", "", Look.UNKNOWN),
+        ("COMPLETED", "2026-01-10 ERROR no mail was sent", Look.UNKNOWN),
+        ("COMPLETED", "step 3 loss: 0.25", Look.TOO_EARLY),
+        ("COMPLETED", FALLS, Look.HEALTHY),
+        ("COMPLETED", FLAT, Look.UNKNOWN),
+        ("PENDING", "", Look.NOT_LOOKED_AT),
+        ("RUNNING", "hello", Look.TOO_EARLY),
+        ("RUNNING", "step 3 loss: 0.25", Look.TOO_EARLY),
+        ("RUNNING", FALLS, Look.HEALTHY),
+        ("RUNNING", FLAT, Look.UNKNOWN),
+        ("RUNNING", f"{FALLS}\nstep 40 critic loss: 2", Look.UNKNOWN),
+        ("CANCELLED", FALLS, Look.UNKNOWN),
+        ("PREEMPTED", FALLS, Look.UNKNOWN),
+        ("FAILED", FALLS, Look.UNKNOWN),
+        (None, "hello", Look.UNKNOWN),
+        (None, "step 3 loss: 0.25", Look.TOO_EARLY),
+        (None, "".join(f"epoch {epoch} loss: {1 / (epoch + 1)}\n" for epoch in range(4)), Look.HEALTHY),
+        (None, FALLS, Look.HEALTHY),
         (None, "hello\nTraining finished", Look.HEALTHY),
     ],
 )
-def test_healthy_needs_a_training_that_went_on_or_a_good_end(state: str | None, log: str, look: Look) -> None:
+def test_healthy_needs_a_ground(state: str | None, log: str, look: Look) -> None:
     assert judged(state, log) is look

@@ -9,7 +9,7 @@ import pytest
 from coach.analysis.judging.why_words import pending_of, why_lines
 
 ENDED = {"target": "17", "state": "FAILED"}
-NOTHING_FOUND = ["17  FAILED", "  no problem found in the measurements"]
+NOTHING_FOUND = ["17  FAILED", "  nothing wrong seen, but its loss is not known"]
 
 
 @pytest.mark.parametrize("pending", [{"reason": "x"}, {"kind": "no kind"}, ["x"], "x", 3])
@@ -46,8 +46,8 @@ def test_the_other_causes_of_a_whole_array_stand_in_one_line() -> None:
 
 
 def test_a_job_without_a_sampler_is_not_called_measured() -> None:
-    verdict = {"target": "17", "state": "COMPLETED", "not_measured": [{"what": "host"}]}
-    told = "  no problem found in its log and metrics; its GPUs and CPUs were not measured"
+    verdict = {"target": "17", "state": "COMPLETED", "verdict": "healthy", "not_measured": [{"what": "host"}]}
+    told = "  healthy: no problem found in the measurements; its GPUs and CPUs were not measured"
     assert why_lines(verdict) == ["17  COMPLETED", told]
 
 

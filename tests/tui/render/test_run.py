@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Diagnosis, Fix
+from coach.model.judging.finding import Diagnosis, Fix, Verdict
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.telemetry import SensorGap
 from coach.tui.render.finding import finding_detail, findings_lines
@@ -113,8 +113,8 @@ def test_the_primary_finding_stands_first_with_word_and_sign_and_its_consequence
 def test_not_judged_is_not_healthy() -> None:
     assert text(findings_lines(None, 80, True, shipped)) == " – not checked yet"
     known = Diagnosis("x", "RUNNING", (), ())
-    assert "? nothing known" in text(findings_lines(known, 80, True, shipped))
-    assert "✓ healthy" in text(findings_lines(replace(known, has_gone_well=True), 80, True, shipped))
+    assert "? nothing wrong seen" in text(findings_lines(known, 80, True, shipped))
+    assert "✓ healthy" in text(findings_lines(replace(known, health=Verdict.HEALTHY), 80, True, shipped))
 
 
 def test_the_detail_lists_missing_measurements_and_how_to_get_them() -> None:

@@ -10,6 +10,7 @@ import pytest
 from coach.analysis.jobs.progress import Progress
 from coach.lookback.glance import DeviceUse, Glance
 from coach.lookback.history import CurvePoint
+from coach.model.judging.finding import Verdict
 from coach.tui.render.queue import JOB_COLUMNS, job_rows, queue_of, training_columns
 from coach.tui.render.running import curve_blocks, heading, launch_lines, run_lines
 from coach.tui.render.table import Cell, fit_columns, header_line, row_line
@@ -115,10 +116,10 @@ def test_a_narrow_column_shows_the_code_where_one_word_of_the_cause_would_be_lef
 
 def test_no_finding_is_healthy_only_where_it_was_seen_to_train() -> None:
     quiet = replace(nan_diagnosis(), findings=())
-    healthy, unknown = look_cell(replace(quiet, has_gone_well=True)), look_cell(quiet)
+    healthy, unknown = look_cell(replace(quiet, health=Verdict.HEALTHY)), look_cell(quiet)
     assert healthy is not None
     assert unknown is not None
-    assert (healthy.text, unknown.text) == ("✓ healthy", "? nothing known")
+    assert (healthy.text, unknown.text) == ("✓ healthy", "? unknown")
     assert look_cell(None) is None
 
 

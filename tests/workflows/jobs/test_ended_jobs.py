@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coach.config import Settings
-from coach.model.judging.finding import Severity
+from coach.model.judging.finding import Severity, Verdict
 from coach.model.judging.verdict import PastRun
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.runs.verdicts import Verdicts
@@ -243,4 +243,4 @@ def test_kept_verdicts_of_todays_jobs_are_told_and_those_in_doubt_are_not(settin
     assert (finding.rule, finding.severity, finding.is_primary) == ("NUM001", Severity.CRITICAL, True)
     assert finding.doubt == "", "an older version kept no confidence"
     assert kept["102"].findings[0].doubt == "likely"
-    assert (kept["97"].findings, kept["97"].has_gone_well) == ((), True)
+    assert (kept["97"].findings, kept["97"].verdict) == ((), Verdict.HEALTHY)
