@@ -224,7 +224,7 @@ def print_comparison(comparison: Comparison) -> None:
 def _cells(row: Row) -> tuple[str, str, str, str, str]:
     name = f"{row.quantity} ({row.unit})" if row.unit else row.quantity
     verdict = f"{row.verdict}: {row.because}" if row.because else row.verdict
-    ratio = UNKNOWN if row.ratio is None else f"{row.ratio:.2f}"
+    ratio = UNKNOWN if row.ratio is None else f"{row.ratio:.3g}"
     return name, _number(row.before, row.before_noise), _number(row.after, row.after_noise), ratio, verdict
 
 

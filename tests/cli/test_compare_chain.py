@@ -75,6 +75,32 @@ def test_two_trainings_are_compared_by_their_findings_too(
     assert "found in neither run: a warning or worse" in printed("mended", "mended")[1]
 
 
+def test_a_divergence_that_is_gone_is_better_although_its_noise_is_as_large_as_the_loss(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
+    losses = {"exploded": [2.3 * 10 ** (n * 0.5) for n in range(200)]}
+    losses["mended"] = [0.0029 + 2.3 * 0.9**n for n in range(200)]
+    for name, values in losses.items():
+        lines = (f"step {step} loss {value:.6g}\n" for step, value in enumerate(values))
+        (tmp_path / f"{name}.log").write_text("".join(lines))
+
+    def printed(*names: str) -> tuple[dict[str, object], str]:
+        before, after = (str(tmp_path / f"{name}.log") for name in names)
+        made = compare._compare(before, after, settings, SystemIo({}), "local", "ada")
+        compare.print_comparison(made)
+        (loss,) = (each for each in compare.comparison_object(made)["rows"] if each["quantity"] == "loss")
+        return dict(loss), capsys.readouterr().out
+
+    loss, text = printed("exploded", "mended")
+    assert (loss["verdict"], loss["because"]) == ("better", "NUM006 loss-divergence → no divergence")
+    assert "better: NUM006 loss-divergence → no divergence" in text
+    assert max(map(len, text.splitlines())) < 160, "a ratio of a hundred digits"
+    loss, text = printed("mended", "exploded")
+    assert (loss["verdict"], loss["because"]) == ("worse", "no divergence → NUM006 loss-divergence")
+    assert max(map(len, text.splitlines())) < 160
+
+
 def test_the_log_of_an_open_drill_reveals_its_fault_to_no_comparison(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -331,7 +331,7 @@ async def test_a_child_run_names_its_parent_and_c_compares_them(size: tuple[int,
             await driver.sees(part)
 
 
-async def test_a_comparison_says_that_a_finished_run_was_not_read_yet() -> None:
+async def test_nothing_is_compared_while_a_run_is_still_read() -> None:
     """The child has ended since it was judged; its last losses are not here."""
     session = family()
     before = session.snapshot
@@ -344,13 +344,17 @@ async def test_a_comparison_says_that_a_finished_run_was_not_read_yet() -> None:
     async with opened(session) as driver:
         await driver.press("r", "enter", "c")
         await driver.reaches("compare")
-        await driver.sees("not read yet: the metrics of ddp-")
-        assert "not measured" not in driver.text()
+        await driver.sees("reading ddp-")
+        assert "VERDICT" not in driver.text()
         done = replace(before.diagnoses[CHILD_ID], state="COMPLETED")
-        session.push(
-            replace(session.snapshot, diagnoses=MappingProxyType({**before.diagnoses, CHILD_ID: done}))
-        )
-        await driver.until(lambda: "not read yet" not in driver.text(), "both runs are read")
+        key = f"metrics:{CHILD_ID}"
+        judged = replace(session.snapshot, diagnoses={**before.diagnoses, CHILD_ID: done}, now_s=NOW_S + 1.0)
+        session.push(replace(judged, sources={key: status(key, age_s=1.0)}))
+        await driver.sees("reading ddp-")
+        assert "VERDICT" not in driver.text()
+        session.push(replace(judged, sources={key: status(key, age_s=-1.0)}))
+        await driver.sees("VERDICT")
+        assert "reading" not in driver.text()
 
 
 async def test_two_marked_runs_are_compared_the_older_first() -> None:

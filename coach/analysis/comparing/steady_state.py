@@ -72,7 +72,9 @@ def steady(series: Sequence[_T]) -> list[_T]:
 def estimate(values: Sequence[float]) -> Estimate | None:
     """The median of the blocks' means. One outlying block (a checkpoint, an evaluation) does not move it. Of
     fewer than MIN_STEADY values: their median, without an interval."""
-    return _of_blocks([fmean(block) for block in blocks(values)], values)
+    # A sum of huge losses overflows, their mean does not.
+    means = [math.fsum(value / len(block) for value in block) for block in blocks(values)]
+    return _of_blocks(means, values)
 
 
 def estimate_independent(values: Sequence[float]) -> Estimate | None:

@@ -6,15 +6,16 @@ A fix has to show a measured difference; and runs that did different work are re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from statistics import fmean
+from statistics import fmean, median, quantiles
 from typing import Annotated, Literal
 
 from coach.analysis.comparing.same_program import other_program
 from coach.analysis.comparing.same_steps import says_difference, speedup
 from coach.analysis.comparing.steady_state import (
+    MIN_INDEPENDENT,
     Estimate,
     estimate,
     estimate_independent,
@@ -29,7 +30,9 @@ from coach.analysis.comparing.time_to_target import (
     total_time,
     training_time,
 )
+from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.lookback.history import History
+from coach.model.judging.finding import Diagnosis, Finding, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import Step
 
@@ -42,6 +45,9 @@ MIN_RATIO = 0.01
 """A difference below 1 % is never reported: placement and clocks alone cause as much between runs."""
 _LOSS_WINDOW_SHARE = 0.1
 _MIN_LOSS_WINDOW = 20
+_ORDER_OF_MAGNITUDE = 10.0
+_LOST = {"nan_loss": "finite", "loss_divergence": "no divergence"}
+"""Cause of a loss that is useless, whatever its last values are → the opposite."""
 BOTH, AFTER, BEFORE = "both", "after", "before"
 """The runs that have a finding."""
 _DRIVER, _HOST = "the driver", "the host"
@@ -119,6 +125,7 @@ class _Side:
 
     snapshot: TargetSnapshot
     history: History
+    findings: tuple[Finding, ...] = ()
 
     @property
     def lead(self) -> list[Step]:
@@ -184,10 +191,17 @@ def world_size(snapshot: TargetSnapshot, history: History) -> int | None:
 
 
 def compare(
-    before: TargetSnapshot, before_history: History, after: TargetSnapshot, after_history: History
+    before: TargetSnapshot,
+    before_history: History,
+    after: TargetSnapshot,
+    after_history: History,
+    diagnoses: tuple[Diagnosis, Diagnosis] | None = None,
 ) -> Comparison:
-    """Compare two runs, the older or parent one first."""
-    old, new = _Side(before, before_history), _Side(after, after_history)
+    """Compare two runs, the older or parent one first. `diagnoses` are those of both, if they were judged."""
+    judged = None if diagnoses is None else _without_withheld(diagnoses)
+    findings_of_old, findings_of_new = judged or ((), ())
+    old = _Side(before, before_history, findings_of_old)
+    new = _Side(after, after_history, findings_of_new)
     device = _differs("other device", old.device, new.device)
     dataset = _differs("other data set", old.dataset, new.dataset)
     world = _differs("other world size", old.world_size, new.world_size)
@@ -205,7 +219,35 @@ def compare(
         _loss_row(old, new, other_program(before.run, after.run), dataset or batch),
         *_target_rows(old, new, place, dataset),
     ]
-    return Comparison(before.target, after.target, tuple(_changes(old, new)), tuple(rows))
+    findings = None if judged is None else _found_in(*judged)
+    return Comparison(before.target, after.target, tuple(_changes(old, new)), tuple(rows), findings)
+
+
+def _without_withheld(
+    diagnoses: tuple[Diagnosis, Diagnosis],
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...]] | None:
+    """The findings of both runs at warning or above, without those that another finding caused. None if a
+    diagnosis of a drill is withheld."""
+    if any(why_withheld(each) is not None for each in diagnoses):
+        return None
+    before, after = (
+        tuple(
+            finding
+            for finding in each.findings
+            if finding.severity >= Severity.WARNING and finding.consequence_of is None
+        )
+        for each in diagnoses
+    )
+    return before, after
+
+
+def _found_in(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[FoundIn, ...]:
+    """First the findings in both runs, then the new ones, then those that went."""
+    old, new = ({each.rule: each.name for each in findings} for findings in (before, after))
+    both = [FoundIn(rule, name, BOTH) for rule, name in new.items() if rule in old]
+    came = [FoundIn(rule, name, AFTER) for rule, name in new.items() if rule not in old]
+    gone = [FoundIn(rule, name, BEFORE) for rule, name in old.items() if rule not in new]
+    return (*both, *came, *gone)
 
 
 def _differs(what: str, old: object, new: object) -> str | None:
@@ -443,27 +485,88 @@ def _no_target(targets: Iterable[TimeToTarget | None]) -> str | None:
     return None
 
 
-_NO_OTHER_LOSS = (NOT_COMPARABLE, "not measured in the other run")
-
-
 def _loss_row(old: _Side, new: _Side, program: str | None, obstacle: str | None) -> Row:
-    a_broken, b_broken = _first_not_finite(old), _first_not_finite(new)
-    last, place, other_obstacle = _last_of_both(old, new)
-    a, b = (None if broken else _loss(side, last) for side, broken in ((old, a_broken), (new, b_broken)))
+    """A loss that broke in one run alone, and a change by orders of magnitude, decide before the noise."""
+    last, place, other_counter = _last_of_both(old, new)
+    breaks = _break_of(old), _break_of(new)
+    windows = _last_losses(old, last), _last_losses(new, last)
+    a, b = map(estimate, windows)
     verdict: str
     because: str | None
-    if program is not None and None not in (a_broken or a, b_broken or b):
+    if program is not None and all(map(any, zip(breaks, windows, strict=True))):
         verdict, because = NOT_COMPARABLE, program
-    elif a_broken and b_broken:
-        verdict, because = NO_DIFFERENCE, f"{a_broken} → {b_broken}{_after_useless_fix(old, new)}"
-    elif a_broken:
-        verdict, because = (BETTER, f"{a_broken} → finite") if b else _NO_OTHER_LOSS
-    elif b_broken:
-        verdict, because = (WORSE, f"finite → {b_broken}") if a else _NO_OTHER_LOSS
+    elif not any(breaks):
+        verdict, because = _verdict_of_losses(*windows, other_counter or obstacle)
+        because = because or place
+    elif all(breaks):
+        is_measured = all(windows) and (other_counter or obstacle) is None
+        verdict = _verdict_of_losses(*windows, None)[0] if is_measured else NO_DIFFERENCE
+        useless = _after_useless_fix(old, new) if verdict == NO_DIFFERENCE else ""
+        because = " → ".join(found[0] for found in breaks if found) + useless
     else:
-        verdict, said = _verdict(a, b, False, other_obstacle or obstacle)
-        because = said or place
+        verdict, because = _verdict_of_break(old, new, breaks, windows, is_one_counter=other_counter is None)
     return _filled("loss", "", a, b, verdict, because)
+
+
+_Break = tuple[str, str, int]
+"""How a loss became useless, the opposite of that, and the first such step."""
+
+
+def _verdict_of_break(
+    old: _Side,
+    new: _Side,
+    breaks: tuple[_Break | None, _Break | None],
+    windows: tuple[Sequence[float], Sequence[float]],
+    *,
+    is_one_counter: bool,
+) -> tuple[str, str]:
+    """The verdict if the loss broke in one of the two runs. The other run has to have come as far."""
+    is_gone = breaks[0] is not None
+    found = breaks[0] or breaks[1]
+    assert found is not None
+    words, opposite, step = found
+    sound, losses = (new, windows[1]) if is_gone else (old, windows[0])
+    if not losses:
+        return NOT_COMPARABLE, "not measured in the other run"
+    because = f"{words} → {opposite}" if is_gone else f"{opposite} → {words}"
+    newest = sound.lead[-1]
+    if is_one_counter and newest.step < step:
+        which = "second" if is_gone else "first"
+        return NOT_COMPARABLE, f"{because}, but the {which} run has only come to {newest.place}"
+    return (BETTER if is_gone else WORSE), because
+
+
+def _break_of(side: _Side) -> _Break | None:
+    """`NaN from step 2` if the newest losses are not finite, else the finding of a lost loss; None if there
+    is neither."""
+    since = _not_finite_since(side)
+    if since is not None:
+        word = "NaN" if since.loss is None or math.isnan(since.loss) else "infinite"
+        return f"{word} from {since.place}", "finite", since.step
+    found = next((finding for finding in side.findings if finding.cause in _LOST), None)
+    if found is None:
+        return None
+    later = (step.step for step in side.lead if (step.time_s or 0.0) >= (found.since_s or math.inf))
+    newest = side.lead[-1].step if side.lead else 0
+    return f"{found.rule} {found.name}", _LOST[found.cause], next(later, newest)
+
+
+def _verdict_of_losses(
+    before: Sequence[float], after: Sequence[float], obstacle: str | None
+) -> tuple[str, str | None]:
+    if obstacle is None and _are_far_apart(before, after):
+        return (BETTER if median(after) < median(before) else WORSE), "by orders of magnitude"
+    return _verdict(estimate(before), estimate(after), False, obstacle)
+
+
+def _are_far_apart(before: Sequence[float], after: Sequence[float]) -> bool:
+    """True if three quarters of the losses of one run are ten times as large as three quarters of the
+    other's. Of a loss that explodes, the noise is as large as the loss."""
+    if min(len(before), len(after)) < MIN_INDEPENDENT:
+        return False
+    sizes = (quantiles(map(abs, losses), n=4, method="inclusive") for losses in (before, after))
+    small, large = sorted(sizes, key=lambda quartiles: quartiles[1])
+    return large[0] > 0.0 and large[0] >= _ORDER_OF_MAGNITUDE * small[2]
 
 
 def _after_useless_fix(old: _Side, new: _Side) -> str:
@@ -483,8 +586,8 @@ def _last_of_both(old: _Side, new: _Side) -> tuple[int, str | None, str | None]:
     return min(last), f"both at {''.join(counters)} {min(last)}" if last[0] != last[1] else None, None
 
 
-def _first_not_finite(side: _Side) -> str | None:
-    """`NaN from step 2` if the newest losses are not finite; a single bad step before finite ones does not
+def _not_finite_since(side: _Side) -> Step | None:
+    """The first of the newest losses if none of them is finite; a single bad step before finite ones does not
     count."""
     lead = [step for step in side.lead if step.loss is not None]
     stretch = list(takewhile(lambda step: not math.isfinite(step.loss or 0.0), reversed(lead)))
@@ -493,16 +596,19 @@ def _first_not_finite(side: _Side) -> str | None:
     first = stretch[-1]
     if len(stretch) == len(lead):  # it may have begun before the kept steps
         first = side.history.first_not_finite(first.rank) or first
-    word = "NaN" if first.loss is None or math.isnan(first.loss) else "infinite"
-    return f"{word} from {first.place}"
+    return first
 
 
-def _loss(side: _Side, last_step: int) -> Estimate | None:
-    """The mean loss of the last tenth of a run's steps, up to the last step that both runs reached."""
+def _last_losses(side: _Side, last_step: int) -> list[float]:
+    """The last tenth of a run's losses, up to the last step that both runs reached; none if the loss was not
+    finite any more."""
+    since = _not_finite_since(side)
+    if since is not None and since.step <= last_step:
+        return []
     losses = [
         s.loss for s in side.lead if s.step <= last_step and s.loss is not None and math.isfinite(s.loss)
     ]
-    return estimate(losses[-max(_MIN_LOSS_WINDOW, int(len(losses) * _LOSS_WINDOW_SHARE)) :])
+    return losses[-max(_MIN_LOSS_WINDOW, int(len(losses) * _LOSS_WINDOW_SHARE)) :]
 
 
 def _changes(old: _Side, new: _Side) -> Iterable[str]:

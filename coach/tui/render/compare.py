@@ -4,7 +4,6 @@ noise."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 
 from rich.cells import cell_len
@@ -66,7 +65,8 @@ def compare_lines(
     unread: Sequence[str] = (),
 ) -> list[Line]:
     """The lines of a comparison: the differences of both set-ups, then one line per quantity. `before` and
-    `after` are (id, run, state); `unread` are the ids of runs whose metrics were not read yet."""
+    `after` are (id, run, state); `unread` are the ids of runs that were not read to their end, so nothing is
+    compared yet."""
     rows = [clip(_run_line("before", *before), width), clip(_run_line("after", *after), width)]
     fix = after[1].fix if after[1] is not None else None
     if fix is not None and after[1] is not None and after[1].parent_run_id == before[0]:
@@ -83,14 +83,14 @@ def compare_lines(
         )
     rows.append(BLANK)
     if comparison is None:
-        return [*rows, line(muted(" reading both runs…"))]
+        return [*rows, line(muted(f" reading {' and '.join(map(short_id, unread))}…"))]
     changes = comparison.changes or ("nothing",)
     rows.append(line(strong(" What differs in the launch")))
     rows.extend(clip(line(f"   {printable(text)}"), width) for text in changes)
     rows.append(BLANK)
     columns = _widths(comparison.rows, width)
     rows.append(line(muted(_joined(_TITLES, columns)), muted("  VERDICT")))
-    rows.extend(_quantity_lines(comparison, columns, width, unread))
+    rows.extend(_quantity_lines(comparison, columns, width))
     rows.extend([clip(each, width) for each in _finding_lines(comparison.findings)] or [BLANK])
     rows.append(line(muted(" ± is half the 95 % interval of the steady part of a run")))
     return rows
@@ -122,21 +122,14 @@ def _joined(cells: Sequence[str], columns: Sequence[int]) -> str:
     )
 
 
-def _quantity_lines(
-    comparison: Comparison, columns: tuple[int, ...], width: int, unread: Sequence[str]
-) -> list[Line]:
+def _quantity_lines(comparison: Comparison, columns: tuple[int, ...], width: int) -> list[Line]:
     """The measured quantities, then the names of the others."""
     rows: list[Line] = []
-    if unread:
-        rows.append(line(muted(f" not read yet: the metrics of {' and '.join(map(short_id, unread))}")))
     for row in comparison.rows:
-        if row.is_unmeasured:
-            continue
-        if unread and None in (row.before, row.after) and (row.because or "").startswith("not measured"):
-            row = replace(row, because="not read yet")
-        rows.extend(_row_lines(row, columns, width))
+        if not row.is_unmeasured:
+            rows.extend(_row_lines(row, columns, width))
     absent = [row.quantity for row in comparison.rows if row.is_unmeasured]
-    if absent and not unread:
+    if absent:
         told = f"not measured in either run: {', '.join(absent)}"
         rows.extend(line(muted(f" {text}")) for text in wrap(told, width - 2))
     return rows

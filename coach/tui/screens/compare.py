@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from textual.widget import Widget
 
-from coach.analysis.comparing.found_in import found_in
 from coach.analysis.comparing.two_runs import compare
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
@@ -80,17 +78,20 @@ class CompareScreen(CoachScreen, screen="compare"):
         return [*told, *self._curve_lines(runs, width, height - len(told))]
 
     def _table_lines(self, width: int) -> list[Line]:
-        targets, history = self.context.snapshot.targets, self.context.session.history
-        names = self._run_ids
-        before, after = targets.get(names[0]), targets.get(names[1])
+        snapshot, history = self.context.snapshot, self.context.session.history
+        before, after = self._run_ids[:2]
+        unread = [name for name in (before, after) if self._is_unread(name)]
         result = None
-        if before is not None and after is not None:
-            result = compare(before, history(names[0]), after, history(names[1]))
-        unread = [name for name in names[:2] if self._is_unread(name)]
-        if result is not None and not unread:
-            diagnoses = self.context.snapshot.diagnoses
-            result = replace(result, findings=found_in(diagnoses[names[0]], diagnoses[names[1]]))
-        return compare_lines(result, self._side(names[0]), self._side(names[1]), width, unread)
+        if not unread:
+            targets, diagnoses = snapshot.targets, snapshot.diagnoses
+            result = compare(
+                targets[before],
+                history(before),
+                targets[after],
+                history(after),
+                (diagnoses[before], diagnoses[after]),
+            )
+        return compare_lines(result, self._side(before), self._side(after), width, unread)
 
     def _is_unread(self, run_id: str) -> bool:
         """True while the metrics and the log of a run were not read, or not since it ended."""
@@ -98,9 +99,16 @@ class CompareScreen(CoachScreen, screen="compare"):
         target, diagnosis = snapshot.targets.get(run_id), snapshot.diagnoses.get(run_id)
         if target is None or diagnosis is None or (target.has_ended and not is_final(diagnosis.state)):
             return True
-        kinds = ("metrics", "log")
-        is_known = bool(history.curve) or any(f"{kind}:{run_id}" in snapshot.sources for kind in kinds)
-        return not is_known or any(tail.unread_bytes for tail in target.log_tails)
+        sources = [snapshot.sources.get(f"{kind}:{run_id}") for kind in ("metrics", "log")]
+        if not any(sources) and not history.curve:
+            return True
+        end_s = target.now_s if target.has_ended and target.now_s else 0.0
+        is_cut = end_s <= snapshot.now_s and any(
+            source.data_time_s < end_s
+            for source in sources
+            if source is not None and source.error is None and source.data_time_s is not None
+        )
+        return is_cut or any(tail.unread_bytes for tail in target.log_tails)
 
     def _curve_lines(self, runs: Sequence[Overlaid], width: int, height: int) -> list[Line]:
         views = self._views

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from coach.analysis.comparing.found_in import found_in
 from coach.analysis.comparing.two_runs import Comparison, compare
 from coach.analysis.spelling.printable import printable
 from coach.config import Settings
@@ -29,5 +26,4 @@ def compare_targets(before: Target, after: Target, settings: Settings, io: Io, b
                 f"`coach check {name}` names the files that were read",
             )
     (old, old_history, old_diagnosis), (new, new_history, new_diagnosis) = sides
-    made = compare(old, old_history, new, new_history)
-    return replace(made, findings=found_in(old_diagnosis, new_diagnosis))
+    return compare(old, old_history, new, new_history, (old_diagnosis, new_diagnosis))

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from coach.analysis.comparing.found_in import found_in
-from coach.analysis.comparing.two_runs import AFTER, BEFORE, BOTH, FoundIn
+from coach.analysis.comparing.two_runs import AFTER, BEFORE, BOTH, FoundIn, compare
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
+from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis, Finding, NotMeasured, Severity, Subject
+from coach.model.snapshot import TargetSnapshot
 
 
 def finding(rule: str, severity: Severity = Severity.WARNING, consequence_of: str | None = None) -> Finding:
@@ -25,6 +26,11 @@ def finding(rule: str, severity: Severity = Severity.WARNING, consequence_of: st
 
 def diagnosis(*findings: Finding) -> Diagnosis:
     return Diagnosis("run", "FAILED", findings, ())
+
+
+def found_in(before: Diagnosis, after: Diagnosis) -> tuple[FoundIn, ...] | None:
+    run, history = TargetSnapshot("run", None), History()
+    return compare(run, history, run, history, (before, after)).findings
 
 
 def test_findings_in_both_come_first_then_the_new_ones_then_those_that_went() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from coach.analysis.comparing.two_runs import (
     compare,
 )
 from coach.lookback.history import History
+from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
 from coach.model.launching.launch import AppliedFix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import MetricEvent, Step
@@ -170,6 +172,77 @@ def test_a_bad_step_that_the_run_survived_is_not_the_beginning_of_its_nan() -> N
 def test_a_change_that_brings_nan_is_worse() -> None:
     broken = [Step(0, n, None, loss=math.nan, step_time_s=0.1) for n in range(1, 60)]
     assert row(against(series(0.1, seed=1), broken), "loss").verdict == WORSE
+
+
+@pytest.mark.parametrize(
+    "high", [[1e13 * 0.7**n + 300 for n in range(60)], [10.0 ** (2 * n) for n in range(52)]]
+)
+def test_orders_of_magnitude_decide_before_the_noise(high: list[float]) -> None:
+    """A loss that explodes scatters as much as it is large."""
+    exploded = [Step(0, n, None, loss=loss, step_time_s=0.1) for n, loss in enumerate(high, 1)]
+    sound = [replace(step, loss=0.003 + 0.0001 * (step.step % 5)) for step in exploded]
+    gone, new = row(against(exploded, sound), "loss"), row(against(sound, exploded), "loss")
+    assert (gone.verdict, gone.because) == (BETTER, "by orders of magnitude")
+    assert (new.verdict, new.because) == (WORSE, "by orders of magnitude")
+    few = row(against(exploded[:4], sound[:4]), "loss")
+    assert (few.verdict, few.because) == (BETTER, "by orders of magnitude")
+
+
+def test_a_loss_that_scatters_over_orders_of_magnitude_is_still_noise() -> None:
+    noise = random.Random(5)
+    runs = [
+        [Step(0, n, None, loss=math.exp(noise.gauss(-5.0, 2.5)), step_time_s=0.1) for n in range(200)]
+        for _ in range(40)
+    ]
+    assert {row(against(*pair), "loss").verdict for pair in itertools.pairwise(runs)} == {NO_DIFFERENCE}
+
+
+def test_a_loss_near_the_largest_number_is_compared() -> None:
+    huge = [Step(0, n, None, loss=1e308, step_time_s=0.1) for n in range(60)]
+    assert row(against(huge, series(0.1, 1)), "loss").verdict == BETTER
+
+
+def diverged(rule: str = "NUM006", cause: str = "loss_divergence", since_s: float | None = None) -> Diagnosis:
+    finding = Finding(
+        *(rule, rule.lower(), cause, Severity.WARNING, 0.8, True, None, Subject(), "", (), (), since_s)
+    )
+    return Diagnosis("run", "COMPLETED", (finding,), ())
+
+
+def test_a_divergence_in_one_run_alone_decides_before_the_noise() -> None:
+    """Both losses scatter so much that their intervals overlap."""
+    whole = series(0.1, 1)
+    noise = random.Random(7)
+    loud = [replace(step, loss=3.0 + abs(noise.gauss(0.0, 4.0))) for step in whole]
+    healthy = Diagnosis("run", "COMPLETED", (), ())
+
+    def loss(before: Sequence[Step], after: Sequence[Step], *diagnoses: Diagnosis) -> tuple[str, str | None]:
+        old, new = (TargetSnapshot("a", None), TargetSnapshot("b", None))
+        judged = diagnoses[0], diagnoses[1]
+        made = compare(old, examples.history(before), new, examples.history(after), judged)
+        return (found := row(made, "loss")).verdict, found.because
+
+    at_150 = diverged(since_s=1150.0)
+    assert loss(loud, whole, at_150, healthy) == (BETTER, "NUM006 num006 → no divergence")
+    assert loss(whole, loud, healthy, at_150) == (WORSE, "no divergence → NUM006 num006")
+    assert loss(loud, whole[:100], at_150, healthy) == (
+        NOT_COMPARABLE,
+        "NUM006 num006 → no divergence, but the second run has only come to step 100",
+    )
+    nan = diverged("NUM001", "nan_loss")
+    assert loss(whole, whole, nan, healthy) == (BETTER, "NUM001 num001 → finite")
+    assert loss(loud, loud, at_150, at_150) == (NO_DIFFERENCE, "NUM006 num006 → NUM006 num006")
+
+
+def test_a_short_trial_does_not_prove_that_a_late_nan_is_gone() -> None:
+    whole = series(0.1, 1)
+    broken = [replace(step, loss=math.nan) if step.step > 150 else step for step in whole]
+    trial = row(against(broken, whole[:50]), "loss")
+    assert (trial.verdict, trial.because) == (
+        NOT_COMPARABLE,
+        "NaN from step 151 → finite, but the second run has only come to step 50",
+    )
+    assert trial.before == pytest.approx(trial.after)
 
 
 def test_runs_on_other_devices_are_not_compared() -> None:
