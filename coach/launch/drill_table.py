@@ -26,7 +26,7 @@ DRILL_KEYS: Keys = {
     "planted": TableKey(
         'a cause such as "input_bound"', "The cause that its finding must have.", is_needed=True
     ),
-    "also": TableKey(_CAUSES, "Further causes that count as right."),
+    "also": TableKey(_CAUSES, "Further causes that its finding may have; they are offered too."),
     "choices": TableKey(
         _CAUSES, "The answers offered to a learner: 4 to 6, the planted one among them.", is_needed=True
     ),
@@ -70,6 +70,7 @@ def read_drill(
     reader.check_keys("drill", table, DRILL_KEYS)
     planted = reader.matching(table, "drill.planted", _CAUSE, DRILL_KEYS["planted"].takes)
     choices = reader.words(table, "drill.choices", _CAUSE, DRILL_KEYS["choices"].takes)
+    also = reader.words(table, "drill.also", _CAUSE, DRILL_KEYS["also"].takes)
     if not 4 <= len(set(choices)) == len(choices) <= 6 or planted not in choices:
         raise reader.error(
             "drill.choices", "drill.choices: expected 4 to 6 causes, the planted one among them"
@@ -82,13 +83,13 @@ def read_drill(
     reader.check_keys("drill.twin", twin, TWIN_KEYS)
     return Drill(
         planted=planted,
-        choices=tuple(sorted(choices)),  # a drill's author often lists the planted one first
+        choices=tuple(sorted({*choices, *also})),  # a drill's author often lists the planted one first
         twin=Twin(
             recipe=reader.matching(twin, "drill.twin.recipe", _NAME, TWIN_KEYS["recipe"].takes),
             set=_scalars(reader, twin, "drill.twin.set"),
             options=_options(reader, twin, "drill.twin.options"),
         ),
-        also=reader.words(table, "drill.also", _CAUSE, DRILL_KEYS["also"].takes),
+        also=also,
         needs=tuple(map(Need, needs)),
         is_live=reader.get(table, "drill.is_live", bool, DRILL_KEYS["is_live"].takes, True),
         set=_values(reader, table, known),

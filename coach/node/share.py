@@ -175,6 +175,7 @@ def _summary(paths: runs.RunPaths, run: Mapping[str, Any], state: Optional[str])
         "step_gap_s": last.gap_s,
         "last_step_time_s": last.time_s,
         "is_solved": answer.get("is_right") is True if is_settled else None,
+        "is_spoiled": bool(answer.get("spoiled")),
         **{
             key: runs.decode_number(run.get(key))
             for key in ("created_time_s", "started_time_s", "ended_time_s")

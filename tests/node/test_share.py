@@ -71,6 +71,7 @@ def test_a_summary_says_how_the_run_stands_and_nothing_else_of_it(tmp_path: Path
         "step_gap_s": 9.0,
         "last_step_time_s": 31.0,
         "is_solved": None,
+        "is_spoiled": False,
         "created_time_s": 10.0,
         "started_time_s": 12.0,
         "ended_time_s": None,
@@ -112,9 +113,15 @@ def test_a_shared_drill_hides_its_cause_from_other_learners(tmp_path: Path, plac
     runs.write_json(paths.drill_answer_json, {"schema": 1, "answer": "hang", "is_right": False})
     share.share(paths, finding)
     assert (shared(place)["finding"], shared(place)["is_solved"]) == (None, None)
+    killed = {"schema": 1, "answer": "hang", "is_right": False, "spoiled": "it ended with MEM007"}
+    runs.write_json(paths.drill_answer_json, killed)
+    share.share(paths, finding)
+    told = shared(place)
+    assert (told["finding"], told["is_solved"], told["is_spoiled"]) == (None, None, True)
     runs.write_json(paths.drill_answer_json, {"schema": 1, "answer": "nan_loss", "is_right": True})
     share.share(paths, finding)
     told = shared(place)
+    assert told["is_spoiled"] is False
     assert (told["finding"], told["is_judged"], told["is_solved"]) == (None, False, True)
 
 

@@ -260,6 +260,7 @@ class FakeDrills:
     """Remembers the answers; the right one is the input pipeline."""
 
     answered: list[tuple[str, str | None]] = field(default_factory=list)
+    spoiled: str | None = None
 
     def drills(self) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
         return make_drills(), ()
@@ -269,8 +270,10 @@ class FakeDrills:
 
     def answer_drill(self, run_id: str, cause: str | None) -> Judgement:
         self.answered.append((run_id, cause))
-        is_right = cause == "input_bound"
-        answer = Answer(cause, is_right, NOW_S)
+        is_right = cause == "input_bound" and self.spoiled is None
+        answer = Answer(cause, is_right, NOW_S, spoiled=self.spoiled)
+        if self.spoiled is not None:
+            return make_judgement(run_id, answer)
         if not answer.is_settled:
             return make_judgement(run_id, answer, against=(f"GPU000 saw nothing of {cause}",))
         finding = replace(nan_diagnosis().findings[0], rule="GPU005", cause="input_bound")

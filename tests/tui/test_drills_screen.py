@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coach.analysis.teaching.withheld_findings import as_told
+from coach.model.teaching.drill import Answer
 from coach.tui.key_guard import GUARD_S
 from coach.tui.keys.table import SHIPPED
 from coach.tui.mode import Mode
@@ -113,6 +114,35 @@ async def test_a_wrong_answer_gets_counter_evidence_and_the_right_one_gets_proof
         await driver.press("end")
         await driver.sees("More workers.")
         assert driver.ports.drills.answered == [(RUN_ID, "slow_storage"), (RUN_ID, "input_bound")]
+
+
+async def test_a_run_that_ended_otherwise_is_neither_right_nor_wrong_and_enter_launches_it_again() -> None:
+    async with opened(a_drill_that_went_wrong(), size=(80, 24)) as driver:
+        driver.ports.drills.spoiled = "it ended with MEM007 host-out-of-memory: it ran out on node1"
+        await open_run(driver)
+        await driver.press("i")
+        await driver.sees("names this cause")
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("down", "enter")
+        await driver.sees("spoiled: it ended with MEM007 host-out-of-memory: it ran out on node1")
+        await driver.sees("launches it again")
+        assert "right: input_bound" not in driver.text()
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("enter")
+        await driver.reaches("plan")
+        await driver.until(lambda: driver.ports.launches.requests, "planned")
+        assert driver.ports.launches.requests[-1].recipe == "typo"
+        assert len(driver.ports.drills.answered) == 1
+
+
+def test_the_list_says_that_a_run_is_spoiled_and_keeps_cause_and_lesson_to_itself() -> None:
+    answer = Answer("hang", False, 1.0, num_tries=0, spoiled="it ended with MEM007")
+    entry = replace(make_drills()[0], run=make_run(drill="idle_hands"), answer=answer, skipped=None)
+    assert (entry.standing, entry.is_solved) == ("spoiled", None)
+    words = [plain(row) for row in drill_lines(entry, 80, shipped)]
+    assert " spoiled: it ended with MEM007" in words
+    assert any("launches it again" in row for row in words)
+    assert not any("input_bound" in row or "names its cause" in row for row in words)
 
 
 async def test_giving_up_is_the_last_line_of_the_short_list() -> None:

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,14 @@ from coach.workflows.teaching.drills import why_skipped
 from tests.installed import REPOSITORY
 from tests.json_documents import check_printed, check_run_dir
 from tests.launch.examples import CLUSTER, MACHINE
+from tests.tui.fake_session import nan_diagnosis
 
 RECORDINGS = REPOSITORY / "tests" / "recordings"
 RUN_ID = "20261121-043902-strange_loss-bca6"
 
 _CHECK_STDIN = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from coach.launch import recipe
 recipe.data_dir = lambda: Path(sys.argv[1])
@@ -215,6 +218,98 @@ def test_a_drill_that_was_solved_and_launched_again_stays_solved_in_the_list(
     assert (drill["run_dir"], drill["is_solved"], drill["planted"]) == (str(again), True, None)
     _, out, _ = coach(capfd, "drill", "--backend", "local")
     assert "solved before" in out
+
+
+@pytest.fixture
+def killed(home: Path) -> Path:
+    """The run of the drill as it is if its memory ran out before the fault could show."""
+    run_dir = home / "runs" / RUN_ID
+    shutil.rmtree(run_dir / "metrics")
+    (run_dir / "stdout.log").write_text("epoch 1\n")
+    (run_dir / "stderr.log").write_text(
+        "slurmstepd-node1: error: StepId=17.0 exceeded memory limit (171192320 > 157286400), being killed\n"
+        "srun: error: node1: task 0: Killed\n"
+    )
+    record = json.loads((run_dir / "run.json").read_text())
+    (run_dir / "run.json").write_text(json.dumps({**record, "state": "FAILED"}))
+    for end in ("exit.json", "verdict.json"):
+        (run_dir / end).unlink(missing_ok=True)
+    return run_dir
+
+
+@pytest.mark.parametrize("answer", ["nan_loss", "hang"])
+def test_a_run_that_ended_otherwise_than_planned_is_spoiled_and_counts_as_no_answer(
+    killed: Path, capfd: pytest.CaptureFixture[str], answer: str
+) -> None:
+    status, out, _ = coach(capfd, "drill", "strange_loss", "--answer", answer)
+    assert status == 1
+    assert out.startswith("strange_loss: spoiled: it ended with MEM007 host-out-of-memory: ")
+    assert f"{answer} is neither right nor wrong: coach drill strange_loss launches it again" in out
+    assert "right: " not in out
+    assert "Look at lr first." not in out
+    kept = json.loads((killed / "drill_answer.json").read_text())
+    assert (kept["is_right"], kept["num_tries"]) == (False, 0)
+    check_run_dir(killed)
+    status, out, _ = coach(capfd, "drill", "strange_loss", "--answer", answer, "--format", "json")
+    (told,) = json.loads(out)["drills"]
+    assert (status, told["planted"], told["is_solved"]) == (1, None, None)
+    assert told["spoiled"].startswith("it ended with MEM007 ")
+    drill = listed(capfd)
+    assert (drill["planted"], drill["is_solved"], drill["spoiled"]) == (None, None, told["spoiled"])
+    _, out, _ = coach(capfd, "drill", "--backend", "local")
+    assert "spoiled" in out
+    _, out, _ = coach(capfd, "check", RUN_ID, "--backend", "local")
+    assert "MEM007" in out
+
+
+def test_giving_up_on_a_spoiled_run_tells_the_cause_and_that_this_run_does_not_show_it(
+    killed: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = coach(capfd, "drill", RUN_ID, "--give-up")
+    assert "given up: it is nan_loss, but it ended with MEM007 " in out
+    assert "Look at lr first." in out
+    assert (listed(capfd)["planted"], listed(capfd)["is_solved"]) == ("nan_loss", False)
+
+
+def test_a_run_without_its_fault_is_spoiled_at_its_end_and_not_judged_before(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = home / "runs" / RUN_ID
+    steps = [{"step": step, "loss": 2.3, "time_s": 1e9 + step} for step in range(1, 9)]
+    (run_dir / "metrics" / "rank-0.jsonl").write_text("".join(f"{json.dumps(step)}\n" for step in steps))
+    for log in ("stdout.log", "stderr.log"):
+        (run_dir / log).write_text("")
+    record, end = (json.loads((run_dir / name).read_text()) for name in ("run.json", "exit.json"))
+    (run_dir / "exit.json").unlink()
+    (run_dir / "run.json").write_text(json.dumps({**record, "state": "RUNNING"}))
+    status, out, err = coach(capfd, "drill", RUN_ID, "--answer", "nan_loss")
+    assert (status, out) == (2, "")
+    assert "it does not show its fault yet" in err
+    assert not (run_dir / "drill_answer.json").exists()
+    (run_dir / "run.json").write_text(json.dumps(record))
+    (run_dir / "exit.json").write_text(json.dumps(end))
+    status, out, _ = coach(capfd, "drill", RUN_ID, "--answer", "nan_loss")
+    assert (status, out.splitlines()[0]) == (
+        1,
+        "strange_loss: spoiled: it ended with COMPLETED and no sign of its fault",
+    )
+
+
+def test_only_the_cause_that_the_run_shows_is_right_among_those_that_its_finding_may_have() -> None:
+    drill = Drill("nan_loss", ("a", "b", "c", "d"), Twin("baseline"), also=("loss_divergence",))
+
+    def right(*causes: str, of: str | None = None) -> set[str]:
+        findings = [nan_diagnosis().findings[0]]
+        made = [replace(findings[0], rule=cause, cause=cause, consequence_of=None) for cause in causes]
+        return set(drill.right_answers([*made[:1], *(replace(each, consequence_of=of) for each in made[1:])]))
+
+    assert right("loss_divergence") == {"loss_divergence"}
+    assert right("nan_loss") == {"nan_loss", "loss_divergence"}
+    assert right("slurm_cancelled", "nan_loss") == {"nan_loss", "loss_divergence"}
+    assert right("slurm_cancelled", "loss_divergence") == set(), "it is not what ended the run"
+    assert right("host_oom", "nan_loss", of="host_oom") == set()
+    assert right("loss_divergence", "nan_loss", of="loss_divergence") == {"nan_loss", "loss_divergence"}
+    assert right() == set()
 
 
 def test_giving_up_shows_the_diagnosis_and_does_not_count_as_solved(

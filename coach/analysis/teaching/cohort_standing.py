@@ -139,7 +139,8 @@ def step_words(seconds: float) -> str:
 def finding_words(summary: Summary) -> str:
     """Never names a drill's cause: other learners have still to find it."""
     if summary.is_drill:
-        return "answer first" if summary.is_solved is None else ""
+        open_words = "spoiled" if summary.is_spoiled else "answer first"
+        return open_words if summary.is_solved is None else ""
     if not summary.is_judged:
         return _UNKNOWN
     return summary.code or "none"

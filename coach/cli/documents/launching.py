@@ -125,6 +125,9 @@ class DrillObject(TypedDict):
     skipped: str | None
     """The reason why it cannot be launched here."""
     is_solved: bool | None
+    """Null before the first answer that counts."""
+    spoiled: str | None
+    """How its newest run ended, if the planted fault did not end it: its answer does not count."""
 
 
 class ListedDrill(DrillObject):
@@ -250,6 +253,8 @@ class OneSharedRun(TypedDict):
     rule: str | None
     severity: Annotated[str | None, Literal["info", "warning", "critical", None]]
     is_solved: bool | None
+    is_spoiled: bool
+    """True for the run of a drill that ended otherwise than by its planted fault."""
     pending_s: float | None
     silent_s: float | None
     stalled_s: float | None

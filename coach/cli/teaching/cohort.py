@@ -181,6 +181,7 @@ def _run_as_json(each: Summary, now_s: float) -> OneSharedRun:
         "rule": each.code,
         "severity": None if each.severity is None else each.severity.word,
         "is_solved": each.is_solved,
+        "is_spoiled": each.is_spoiled,
         "pending_s": each.waiting_s(now_s),
         "silent_s": each.silent_s(now_s),
         "stalled_s": each.stalled_s(now_s),

@@ -122,6 +122,7 @@ def _as_json(entry: DrillEntry) -> dict[str, Any]:
         **dict.fromkeys(_UNTOLD),
         "skipped": entry.skipped,
         "is_solved": entry.is_solved,
+        "spoiled": answer.spoiled if answer is not None else None,
     }
 
 
@@ -134,7 +135,8 @@ def _judge(judgement: Judgement, format_: str) -> int:
             "run_dir": judgement.run_dir,
             **dict.fromkeys(_UNTOLD),
             "skipped": None,
-            "is_solved": is_right,
+            "is_solved": judgement.answer.is_solved if judgement.answer is not None else None,
+            "spoiled": judgement.spoiled,
         }
         print_json("drills", [told])
         return int(not is_right)
@@ -146,7 +148,7 @@ def _judge(judgement: Judgement, format_: str) -> int:
 def judgement_lines(judgement: Judgement) -> list[str]:
     """The verdict, the evidence and the lesson; for a wrong answer the evidence against it."""
     said = judgement.answer.answer if judgement.answer is not None else None
-    if judgement.planted is None:
+    if judgement.planted is None and not judgement.spoiled:
         again = [choice.cause for choice in judgement.choices if choice.cause != said]
         return [
             printable(f"{judgement.drill}: not {said}"),
@@ -154,9 +156,14 @@ def judgement_lines(judgement: Judgement) -> list[str]:
             printable(f"  try again: {', '.join(again)}; or --give-up"),
         ]
     how = f"right: {said}" if said is not None else f"given up: it is {judgement.planted}"
+    if judgement.spoiled:
+        how = f"spoiled: {judgement.spoiled}" if said is not None else f"{how}, but {judgement.spoiled}"
     lines = [printable(f"{judgement.drill}: {how}")]
     for finding in judgement.findings:
         lines += finding_lines(finding, "    " if finding.consequence_of else "  ")
-    if not judgement.findings:
+    if not judgement.findings and not judgement.spoiled:
         lines.append("  its run shows no sign of the fault yet")
+    if judgement.planted is None:
+        way = f"coach drill {judgement.drill} launches it again"
+        return [*lines, printable(f"  {said} is neither right nor wrong: {way}")]
     return [*lines, "", *map(printable, judgement.lesson.splitlines())]

@@ -54,6 +54,8 @@ class Summary:
     last_step_time_s: float | None = None
     step_gap_s: float | None = None
     """The longest time between two of the last steps."""
+    is_spoiled: bool = False
+    """True for the run of a drill that ended otherwise than by its planted fault."""
 
     @property
     def is_finished(self) -> bool:

@@ -138,7 +138,8 @@ class Run:
     @property
     def is_open_drill(self) -> bool:
         """True while the learner has still to find the planted fault."""
-        return self.drill is not None and (self.drill_answer is None or not self.drill_answer.is_settled)
+        answer = self.drill_answer
+        return self.drill is not None and (answer is None or not (answer.is_settled or answer.spoiled))
 
     @property
     def tokens_per_sample(self) -> int | None:

@@ -227,3 +227,6 @@ class DrillAnswerJson(TypedDict):
     is_right: bool
     time_s: float
     num_tries: int
+    """Answers that counted."""
+    spoiled: str | None
+    """How the run ended, if the planted fault did not end it: the answer does not count."""

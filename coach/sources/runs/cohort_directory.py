@@ -171,6 +171,7 @@ def parse_summary(data: bytes, name: str, uid: int) -> Summary:
         max_steps=_whole(value, "max_steps"),
         last_step_time_s=_number(value, "last_step_time_s"),
         step_gap_s=_number(value, "step_gap_s"),
+        is_spoiled=drill is not None and value.get("is_spoiled") is True,
     )
 
 

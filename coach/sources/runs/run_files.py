@@ -158,6 +158,7 @@ def parse_answer(value: Mapping[str, Any]) -> Answer:
         value.get("is_right") is True,
         finite(value.get("time_s")),
         1 if tries is None else tries,
+        text(value.get("spoiled")),
     )
 
 

@@ -48,6 +48,10 @@ def drill_lines(entry: DrillEntry, width: int, label: KeyLabel) -> list[Line]:
         rows.append(line(Span(f" {printable(entry.skipped)}", "warning")))
     elif entry.run is None or entry.lesson:
         rows.append(line(Span(f" {label('open')}", "key"), " launches it"))
+    elif entry.answer is not None and entry.answer.spoiled:
+        spoiled = printable(f"spoiled: {entry.answer.spoiled}")
+        rows += [line(Span(f" {text}", "warning")) for text in wrap(spoiled, width - 2)]
+        rows.append(line(Span(f" {label('open')}", "key"), " launches it again"))
     else:
         rows.append(
             line(
@@ -72,24 +76,28 @@ def choice_rows(judgement: Judgement) -> list[Row]:
 
 
 def judgement_lines(judgement: Judgement, width: int) -> list[Line]:
-    """The evidence against a wrong answer; for a drill that is solved or given up, its proof and its
-    lesson."""
+    """The evidence against a wrong answer; for a drill that is solved or given up, its proof and its lesson;
+    for a spoiled one, how it ended."""
     answer = judgement.answer
     if answer is None:
         return [line(muted(" choose the cause: ↑ ↓ move, Enter names it"))]
     said = printable(answer.answer or "")
-    if judgement.planted is None:
+    if judgement.planted is None and not judgement.spoiled:
         rows: list[Line] = [line(Span(f" ✖ not {said}", "critical"))]
         for text in judgement.against:
             rows += [line(f"   {row}") for row in wrap(printable(text), width - 4)]
         return rows
-    planted = printable(judgement.planted)
-    rows = [
-        line(Span(f" ✓ right: {said}", "good") if answer.is_right else strong(f" it is {planted}")),
-        BLANK,
-    ]
+    if judgement.planted is None:
+        rows = []
+    elif answer.is_right:
+        rows = [line(Span(f" ✓ right: {said}", "good")), BLANK]
+    else:
+        rows = [line(strong(f" it is {printable(judgement.planted)}")), BLANK]
+    if judgement.spoiled:
+        spoiled = printable(f"spoiled: {judgement.spoiled}")
+        rows += [*(line(Span(f" {text}", "warning")) for text in wrap(spoiled, width - 2)), BLANK]
     for finding in judgement.findings:
         rows += [*whole_lines(finding, width), BLANK]
-    if not judgement.findings:
+    if not judgement.findings and not judgement.spoiled:
         rows += [line(muted(" the run shows no sign of the fault yet")), BLANK]
     return rows + markdown_lines(judgement.lesson, width)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
+from coach.model.launching.launch import LaunchRequest
 from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
 from coach.tui.keys.key import Key
-from coach.tui.messages import AnswerGiven, JudgementWanted
+from coach.tui.messages import AnswerGiven, JudgementWanted, PlanOpened
 from coach.tui.render.drills import CHOICE_COLUMNS, GIVE_UP, choice_rows, judgement_lines
 from coach.tui.render.text import line, muted, short_id
 from coach.tui.widgets.keyed_table import KeyedTable
@@ -21,8 +22,8 @@ _LOOKING = "looking at the run…"
 
 
 class AnswerScreen(DecisionScreen, screen="answer"):
-    """Causes above, the response below. The list of causes disappears once the drill is solved or given
-    up."""
+    """Causes above, the response below. The list of causes disappears once the drill is solved, given up or
+    spoiled."""
 
     def __init__(self, context: Context, run_id: str) -> None:
         super().__init__(context, ("cluster", f"run {short_id(run_id)}", "answer"), _LOOKING)
@@ -48,18 +49,24 @@ class AnswerScreen(DecisionScreen, screen="answer"):
     def _is_settled(self) -> bool:
         return self._judgement is not None and self._judgement.planted is not None
 
+    @property
+    def _is_spoiled(self) -> bool:
+        return self._judgement is not None and bool(self._judgement.spoiled) and not self._is_settled
+
     def show(self) -> None:
         judgement, width = self._judgement, self.app.size.width
         choices = self.query_one("#choices", KeyedTable)
-        choices.display = not self._is_settled
+        has_response = self._is_settled or self._is_spoiled
+        choices.display = not has_response
         choices.styles.height = 1 + choices.num_rows
-        if self._is_settled and self.focused is not self.query_one("#body"):
+        if has_response and self.focused is not self.query_one("#body"):
             self.query_one("#body").focus()
         self.pane("#body").set_lines(judgement_lines(judgement, width - 2) if judgement is not None else [])
         if self._is_settled and not self.is_busy:
             answer = [line(muted(" Esc goes back"))]
         else:
-            answer = self.answer_lines("Enter", "names this cause", width)
+            wanted = "launches it again: no answer counts" if self._is_spoiled else "names this cause"
+            answer = self.answer_lines("Enter", wanted, width)
         self.pane("#answer").styles.height = len(answer)
         self.pane("#answer").set_lines(answer)
 
@@ -69,6 +76,9 @@ class AnswerScreen(DecisionScreen, screen="answer"):
     def action_choose(self) -> None:
         cause = self.query_one("#choices", KeyedTable).cursor_key
         if cause is None or self.is_off("choose") or not self.admits_key():
+            return
+        if self._judgement is not None and self._is_spoiled:
+            self.post_message(PlanOpened(LaunchRequest(self._judgement.drill), self._judgement.drill))
             return
         self.work(_LOOKING)
         self.post_message(AnswerGiven(self.run_id, None if cause == GIVE_UP else cause))

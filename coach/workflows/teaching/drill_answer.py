@@ -15,7 +15,8 @@ from coach.config import Settings, Switch
 from coach.launch.recipe import get_recipe, lesson_of
 from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.judging.finding import Diagnosis, Finding
+from coach.model.judging.finding import Diagnosis, Finding, Severity
+from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.teaching.drill import Answer, Drill
 from coach.model.training.run import Run
@@ -54,20 +55,26 @@ class Judgement:
     answer: Answer | None = None
     """None before the first answer."""
     planted: str | None = None
-    """None while the drill is open, as are the next two."""
+    """None until the drill is solved or given up."""
     findings: tuple[Finding, ...] = ()
-    """The run's findings, the primary one first."""
+    """The run's findings, the primary one first; none while the drill is open."""
     lesson: str = ""
     against: tuple[str, ...] = ()
     """Evidence against a wrong answer, one line each."""
+
+    @property
+    def spoiled(self) -> str | None:
+        """How the run ended, if the planted fault did not end it."""
+        return None if self.answer is None else self.answer.spoiled
 
 
 def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user: str) -> Judgement:
     """Judge the named cause (None: give up) and keep the answer. `text` is a run id, or a drill's name for
     its newest run.
 
-    Raises UserError for a run that belongs to no drill or is settled, and for a cause that is not on the
-    list.
+    The run itself has to show the planted fault. If it ended otherwise, it is spoiled, and the answer does not
+    count. Raises UserError for a run that belongs to no drill, is settled or does not show its fault yet, and
+    for a cause that is not on the list.
     """
     run = run_of_drill(text, settings, io)
     drill = get_drill(run.drill or "")
@@ -78,12 +85,13 @@ def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user:
             f"{run.run_id}: answered already: {how}",
             f"`coach check {run.run_id}` shows the proof; `coach drill {run.drill}` launches it again",
         )
-    if cause is not None and cause not in (*drill.choices, *drill.also):
+    if cause is not None and cause not in drill.choices:
         raise UserError(f"--answer {cause}: not on the list", f"one of {', '.join(drill.choices)}")
     refuse_if_readonly(settings, "keeps no answer", Switch.DRILLS)
-    num_tries = (before.num_tries if before else 0) + (cause is not None)
-    answer = Answer(cause, cause in (drill.planted, *drill.also), io.now(), num_tries)
-    judgement = _judge(run, drill, answer, settings, io, user)
+    rules = rules_of(settings)
+    snapshot, history, diagnosis = _diagnosed(run, rules, settings, io, user)
+    answer = _answer_of(cause, drill, diagnosis, before.num_tries if before else 0, io.now())
+    judgement = _judge(run, drill, answer, rules, snapshot, history, diagnosis)
     try:
         runs.write_json(runs.RunPaths(run.run_dir).drill_answer_json, _as_json(answer))
     except OSError as error:
@@ -103,7 +111,11 @@ def tell_answer(run_dir: Path, io: Io) -> None:
 def read_judgement(text: str, settings: Settings, io: Io, user: str) -> Judgement:
     """The judgement of the newest answer again; before the first answer, only the short list."""
     run = run_of_drill(text, settings, io)
-    return _judge(run, get_drill(run.drill or ""), read_answer(io, Path(run.run_dir)), settings, io, user)
+    drill, rules = get_drill(run.drill or ""), rules_of(settings)
+    answer = read_answer(io, Path(run.run_dir))
+    if answer is None:
+        return Judgement(run.run_id, run.run_dir, run.drill or "", _choices(drill, rules), None)
+    return _judge(run, drill, answer, rules, *_diagnosed(run, rules, settings, io, user))
 
 
 def run_of_drill(text: str, settings: Settings, io: Io) -> Run:
@@ -126,23 +138,61 @@ def _as_json(answer: Answer) -> dict[str, object]:
         "is_right": answer.is_right,
         "time_s": answer.time_s,
         "num_tries": answer.num_tries,
+        "spoiled": answer.spoiled,
     }
 
 
-def _judge(run: Run, drill: Drill, answer: Answer | None, settings: Settings, io: Io, user: str) -> Judgement:
-    rules = rules_of(settings)
-    name = run.drill or ""
-    open_ = Judgement(run.run_id, run.run_dir, name, _choices(drill, rules), answer)
-    if answer is None:
-        return open_
+def _diagnosed(
+    run: Run, rules: Sequence[Rule], settings: Settings, io: Io, user: str
+) -> tuple[TargetSnapshot, History, Diagnosis]:
     target = Target(run.run_id, TargetKind.RUN, Path(run.run_dir))
     snapshot, history = read_once(target, settings, io, run.backend, user, signatures(rules))
-    diagnosis = Engine(rules).diagnose(snapshot, history)
-    if not answer.is_settled:
-        against = speaks_against(answer.answer or "", diagnosis, rules, snapshot, history)
-        return replace(open_, against=against)
-    lesson = lesson_of(get_recipe(name))
-    return replace(open_, planted=drill.planted, findings=diagnosis.findings, lesson=lesson)
+    return snapshot, history, Engine(rules).diagnose(snapshot, history)
+
+
+def _answer_of(
+    cause: str | None, drill: Drill, diagnosis: Diagnosis, num_before: int, now_s: float
+) -> Answer:
+    """The answer, judged by what the run shows. Raises UserError while the run does not show its fault yet."""
+    right = drill.right_answers(diagnosis.findings)
+    has_ended = is_final(diagnosis.state)
+    is_shown = drill.planted in right or (drill.is_live and right)
+    if cause is not None and not has_ended and not is_shown:
+        raise UserError(
+            f"{diagnosis.target}: {diagnosis.state or 'not known to have ended'}, and it does not show its "
+            "fault yet",
+            "answer once it has ended",
+        )
+    if has_ended and not right:
+        return Answer(cause, False, now_s, num_before, _end_words(diagnosis))
+    return Answer(cause, cause in right, now_s, num_before + (cause is not None))
+
+
+def _end_words(diagnosis: Diagnosis) -> str:
+    """How a run ended that does not show its planted fault."""
+    first = next((each for each in diagnosis.findings if each.severity >= Severity.WARNING), None)
+    if first is None:
+        return f"it ended with {diagnosis.state} and no sign of its fault"
+    return f"it ended with {first.rule} {first.name}: {first.summary}"
+
+
+def _judge(
+    run: Run,
+    drill: Drill,
+    answer: Answer,
+    rules: Sequence[Rule],
+    snapshot: TargetSnapshot,
+    history: History,
+    diagnosis: Diagnosis,
+) -> Judgement:
+    made = Judgement(run.run_id, run.run_dir, run.drill or "", _choices(drill, rules), answer)
+    if answer.is_settled:
+        lesson = lesson_of(get_recipe(made.drill))
+        return replace(made, planted=drill.planted, findings=diagnosis.findings, lesson=lesson)
+    if answer.spoiled:
+        return replace(made, findings=diagnosis.findings)
+    against = speaks_against(answer.answer or "", diagnosis, rules, snapshot, history)
+    return replace(made, against=against)
 
 
 def _choices(drill: Drill, rules: Sequence[Rule]) -> tuple[Choice, ...]:

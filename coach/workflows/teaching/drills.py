@@ -47,7 +47,7 @@ class DrillEntry:
         """None before the first answer."""
         if self.was_solved:
             return True
-        return None if self.answer is None else self.answer.is_right
+        return None if self.answer is None else self.answer.is_solved
 
     @property
     def standing(self) -> str:
@@ -57,8 +57,10 @@ class DrillEntry:
             return f"solved{tries}" if self.answer.is_right else "given up"
         if self.was_solved:
             return "solved before"
+        if self.answer is not None:
+            return "spoiled" if self.answer.spoiled else "try again"
         if self.run is not None:
-            return "answer first" if self.answer is None else "try again"
+            return "answer first"
         return "" if self.skipped is None else f"skipped: {self.skipped}"
 
 

@@ -59,6 +59,7 @@ def test_learners_are_known_by_the_owner_of_their_files_and_missing_ones_are_nam
     for uid in (60001, 60002):
         put(place, "run-1", uid, user="root", finding=None)
     put(place, "run-2", 60001, recipe=None, drill="typo", is_solved=True)
+    put(place, "run-4", 60002, recipe=None, drill="typo", state="FAILED", is_spoiled=True)
     put(
         place, "run-3", 60002, recipe="fsdp", state="PENDING", created_time_s=time.time() - 1500, finding=None
     )
@@ -70,7 +71,8 @@ def test_learners_are_known_by_the_owner_of_their_files_and_missing_ones_are_nam
     rows = [line.split() for line in out.splitlines()]
     assert ["60001", "typo", "RUNNING", "–", "512", "solved", "–"] in rows
     assert ["60001", "ddp", "RUNNING", "–", "512", "none", "–", "–"] in rows
-    assert ["typo", "1", "0", "0"] in rows
+    assert ["60002", "typo", "FAILED", "–", "512", "spoiled", "not", "yet", "–"] in rows
+    assert ["typo", "1", "1", "0"] in rows
     assert "pending for 10 min or longer: 60002 25 min" in out
     assert "nothing yet: 1 of 3: absent" in out
     assert "not read: 60001-run-9.json: not valid JSON" in out
