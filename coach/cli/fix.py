@@ -127,7 +127,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         except KeyboardInterrupt:
             say(f"{submitted.run_id} goes on; `coach cancel {submitted.run_id}` ends it")
             return 130
-        comparison = _compared(parent.run_dir, submitted.run_dir, plan.backend, settings, io)
+        both = _run_at(parent.run_dir), _run_at(submitted.run_dir)
+        comparison = compare_targets(*both, settings, io, plan.backend)
     lost = offered.lost if choice is ParentChoice.CANCEL else ()
     print_answer(submitted, state, lost, comparison, args.format)
     return 0 if not args.wait or state == "COMPLETED" else 1
@@ -192,10 +193,6 @@ def _is_wanted(args: argparse.Namespace, remedy: Remedy, plan: Plan) -> bool:
         )
     flags = "--yes --change-learning" if remedy.fix.changes_learning else "--yes"
     return is_confirmed(f"launch {plan.run_id}", is_covered, flags=flags)
-
-
-def _compared(before: str, after: str, backend: str, settings: Settings, io: SystemIo) -> Comparison:
-    return compare_targets(_run_at(before), _run_at(after), settings, io, backend)
 
 
 def _run_at(run_dir: str) -> Target:

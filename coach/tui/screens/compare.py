@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from textual.widget import Widget
 
 from coach.analysis.comparing.two_runs import compare
 from coach.model.slurm.cluster import is_final
+from coach.model.snapshot import SourceStatus
 from coach.model.training.run import Run
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
@@ -102,13 +103,15 @@ class CompareScreen(CoachScreen, screen="compare"):
         sources = [snapshot.sources.get(f"{kind}:{run_id}") for kind in ("metrics", "log")]
         if not any(sources) and not history.curve:
             return True
-        end_s = target.now_s if target.has_ended and target.now_s else 0.0
-        is_cut = end_s <= snapshot.now_s and any(
-            source.data_time_s < end_s
-            for source in sources
-            if source is not None and source.error is None and source.data_time_s is not None
-        )
-        return is_cut or any(tail.unread_bytes for tail in target.log_tails)
+        end_s = target.now_s if target.has_ended else None
+        return self._has_older(sources, end_s) or any(tail.unread_bytes for tail in target.log_tails)
+
+    def _has_older(self, sources: Iterable[SourceStatus | None], end_s: float | None) -> bool:
+        """True if one of the sources has not answered since the end of its run."""
+        if end_s is None or end_s > self.context.snapshot.now_s:  # of a clock that is ahead
+            return False
+        answered = (each for each in sources if each is not None and each.error is None)
+        return any(each.data_time_s is not None and each.data_time_s < end_s for each in answered)
 
     def _curve_lines(self, runs: Sequence[Overlaid], width: int, height: int) -> list[Line]:
         views = self._views

@@ -6,8 +6,9 @@ gets it after the answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from coach import runs
@@ -16,7 +17,6 @@ from coach.launch.recipe import get_recipe, lesson_of
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Finding, Severity
-from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.teaching.drill import Answer, Drill
 from coach.model.training.run import Run
@@ -72,9 +72,9 @@ def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user:
     """Judge the named cause (None: give up) and keep the answer. `text` is a run id, or a drill's name for
     its newest run.
 
-    The run itself has to show the planted fault. If it ended otherwise, it is spoiled, and the answer does not
-    count. Raises UserError for a run that belongs to no drill, is settled or does not show its fault yet, and
-    for a cause that is not on the list.
+    The run itself has to show the planted fault. If it ended otherwise, it is spoiled, and the answer does
+    not count. Raises UserError for a run that belongs to no drill, is settled or does not show its fault yet,
+    and for a cause that is not on the list.
     """
     run = run_of_drill(text, settings, io)
     drill = get_drill(run.drill or "")
@@ -88,12 +88,11 @@ def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user:
     if cause is not None and cause not in drill.choices:
         raise UserError(f"--answer {cause}: not on the list", f"one of {', '.join(drill.choices)}")
     refuse_if_readonly(settings, "keeps no answer", Switch.DRILLS)
-    rules = rules_of(settings)
-    snapshot, history, diagnosis = _diagnosed(run, rules, settings, io, user)
-    answer = _answer_of(cause, drill, diagnosis, before.num_tries if before else 0, io.now())
-    judgement = _judge(run, drill, answer, rules, snapshot, history, diagnosis)
+    answer_of = partial(_answer_of, cause, drill, before.num_tries if before else 0, io.now())
+    judgement = _judge(run, drill, answer_of, settings, io, user)
+    assert judgement.answer is not None
     try:
-        runs.write_json(runs.RunPaths(run.run_dir).drill_answer_json, _as_json(answer))
+        runs.write_json(runs.RunPaths(run.run_dir).drill_answer_json, _as_json(judgement.answer))
     except OSError as error:
         raise UserError(f"{run.run_dir}: the answer cannot be kept: {error.strerror}") from None
     share_answer(run)
@@ -111,11 +110,10 @@ def tell_answer(run_dir: Path, io: Io) -> None:
 def read_judgement(text: str, settings: Settings, io: Io, user: str) -> Judgement:
     """The judgement of the newest answer again; before the first answer, only the short list."""
     run = run_of_drill(text, settings, io)
-    drill, rules = get_drill(run.drill or ""), rules_of(settings)
-    answer = read_answer(io, Path(run.run_dir))
+    drill, answer = get_drill(run.drill or ""), read_answer(io, Path(run.run_dir))
     if answer is None:
-        return Judgement(run.run_id, run.run_dir, run.drill or "", _choices(drill, rules), None)
-    return _judge(run, drill, answer, rules, *_diagnosed(run, rules, settings, io, user))
+        return Judgement(run.run_id, run.run_dir, run.drill or "", _choices(drill, rules_of(settings)), None)
+    return _judge(run, drill, lambda *seen: answer, settings, io, user)
 
 
 def run_of_drill(text: str, settings: Settings, io: Io) -> Run:
@@ -132,67 +130,59 @@ def run_of_drill(text: str, settings: Settings, io: Io) -> Run:
 
 
 def _as_json(answer: Answer) -> dict[str, object]:
-    return {
-        "schema": runs.SCHEMA,
-        "answer": answer.answer,
-        "is_right": answer.is_right,
-        "time_s": answer.time_s,
-        "num_tries": answer.num_tries,
-        "spoiled": answer.spoiled,
-    }
-
-
-def _diagnosed(
-    run: Run, rules: Sequence[Rule], settings: Settings, io: Io, user: str
-) -> tuple[TargetSnapshot, History, Diagnosis]:
-    target = Target(run.run_id, TargetKind.RUN, Path(run.run_dir))
-    snapshot, history = read_once(target, settings, io, run.backend, user, signatures(rules))
-    return snapshot, history, Engine(rules).diagnose(snapshot, history)
+    return {"schema": runs.SCHEMA, **asdict(answer)}
 
 
 def _answer_of(
-    cause: str | None, drill: Drill, diagnosis: Diagnosis, num_before: int, now_s: float
+    cause: str | None,
+    drill: Drill,
+    num_before: int,
+    now_s: float,
+    snapshot: TargetSnapshot,
+    findings: Sequence[Finding],
 ) -> Answer:
-    """The answer, judged by what the run shows. Raises UserError while the run does not show its fault yet."""
-    right = drill.right_answers(diagnosis.findings)
-    has_ended = is_final(diagnosis.state)
+    """The answer, judged by what the run shows. Raises UserError while it does not show its fault yet."""
+    right = drill.right_answers(findings)
     is_shown = drill.planted in right or (drill.is_live and right)
-    if cause is not None and not has_ended and not is_shown:
+    if cause is not None and not snapshot.has_ended and not is_shown:
+        state = snapshot.state or "not known to have ended"
         raise UserError(
-            f"{diagnosis.target}: {diagnosis.state or 'not known to have ended'}, and it does not show its "
-            "fault yet",
-            "answer once it has ended",
+            f"{snapshot.target}: {state}, and it does not show its fault yet", "answer once it has ended"
         )
-    if has_ended and not right:
-        return Answer(cause, False, now_s, num_before, _end_words(diagnosis))
+    if snapshot.has_ended and not right:
+        return Answer(cause, False, now_s, num_before, _end_words(snapshot, findings))
     return Answer(cause, cause in right, now_s, num_before + (cause is not None))
 
 
-def _end_words(diagnosis: Diagnosis) -> str:
+def _end_words(snapshot: TargetSnapshot, findings: Sequence[Finding]) -> str:
     """How a run ended that does not show its planted fault."""
-    first = next((each for each in diagnosis.findings if each.severity >= Severity.WARNING), None)
+    first = next((each for each in findings if each.severity >= Severity.WARNING), None)
     if first is None:
-        return f"it ended with {diagnosis.state} and no sign of its fault"
+        return f"it ended with {snapshot.state} and no sign of its fault"
     return f"it ended with {first.rule} {first.name}: {first.summary}"
 
 
 def _judge(
     run: Run,
     drill: Drill,
-    answer: Answer,
-    rules: Sequence[Rule],
-    snapshot: TargetSnapshot,
-    history: History,
-    diagnosis: Diagnosis,
+    answer_of: Callable[[TargetSnapshot, Sequence[Finding]], Answer],
+    settings: Settings,
+    io: Io,
+    user: str,
 ) -> Judgement:
-    made = Judgement(run.run_id, run.run_dir, run.drill or "", _choices(drill, rules), answer)
+    rules = rules_of(settings)
+    target = Target(run.run_id, TargetKind.RUN, Path(run.run_dir))
+    snapshot, history = read_once(target, settings, io, run.backend, user, signatures(rules))
+    diagnosis = Engine(rules).diagnose(snapshot, history)
+    answer, name = answer_of(snapshot, diagnosis.findings), run.drill or ""
+    open_ = Judgement(run.run_id, run.run_dir, name, _choices(drill, rules), answer)
     if answer.is_settled:
-        lesson = lesson_of(get_recipe(made.drill))
-        return replace(made, planted=drill.planted, findings=diagnosis.findings, lesson=lesson)
+        lesson = lesson_of(get_recipe(name))
+        return replace(open_, planted=drill.planted, findings=diagnosis.findings, lesson=lesson)
     if answer.spoiled:
-        return replace(made, findings=diagnosis.findings)
+        return replace(open_, findings=diagnosis.findings)
     against = speaks_against(answer.answer or "", diagnosis, rules, snapshot, history)
-    return replace(made, against=against)
+    return replace(open_, against=against)
 
 
 def _choices(drill: Drill, rules: Sequence[Rule]) -> tuple[Choice, ...]:
