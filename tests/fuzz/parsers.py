@@ -221,7 +221,7 @@ ANSWERS = (
         _each(parse_config, parse_version),
         _text(read("slurm/scontrol-config-22.05.txt")),
     ),
-    Parser("rows for an action", parse_job_rows, answers.ROW),
+    Parser("rows for an action", lambda text: parse_job_rows(text, "|", "#"), answers.ROW),
     Parser("GRES", _each(parse_gres, count_gpus, parse_indices), answers.GRES[2] + ","),
     Parser(
         "node sets", lambda text: fold_nodes(_unkept_nodes(text)[:64]), "rack[01-20]n[1-4],login,", NODE_SETS

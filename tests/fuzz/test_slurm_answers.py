@@ -194,12 +194,12 @@ def test_any_filter_is_one_or_is_refused_in_words(text: str) -> None:
         wanted.matching(A_QUEUE)
 
 
-ROW = "17_3|17|root|RUNNING|2026-11-21T08:20:50|5:00|0:00|1|2|None|\n"
+ROW = "17_3|17|root|RUNNING|2026-11-21T08:20:50|5:00|0:00|1|2|None|train#\n"
 
 
 @fuzzed(damaged_text(ROW, ROW * 3), cases=(ROW.replace("|2|", f"|{MANY_DIGITS}|"),))
 def test_rows_for_an_action_are_read(text: str) -> None:
-    for job in parse_job_rows(text):
+    for job in parse_job_rows(text, "|", "#"):
         shown(job)
 
 

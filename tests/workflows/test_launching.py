@@ -43,8 +43,14 @@ CLIENTS = {
 
 def queued(state: str, user: str | None = None, submitted: str = "", limit: str = "10:00") -> str:
     """A squeue with one job, which answers for any job id."""
-    row = f"$6|$6|{user or user_name()}|{state}|{submitted}|{limit}|0:05|1|1|None|"
-    return f'echo "{row}"'
+    return squeue_rows(f"$6|$6|{user or user_name()}|{state}|{submitted}|{limit}|0:05|1|1|None|train")
+
+
+def squeue_rows(text: str) -> str:
+    """A squeue that prints these rows, with the separators of its caller in the place of `|` and line
+    ends."""
+    sed = "s/|/$sep/g; s/\\$/${8##*:}/"
+    return f'sep=${{8#*:}}\nsep=${{sep%%,*}}\ncat <<END | sed "{sed}"\n{text}\nEND'
 
 
 class World:

@@ -50,6 +50,7 @@ class QueuedJob:
     time_used_s: int | None = None
     can_requeue: bool | None = None
     num_nodes: int | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,7 +265,8 @@ def _ask(job_ids: Iterable[str], io: Io, *, is_lenient: bool = False) -> tuple[Q
         words = result.error or " ".join(result.stderr.split())
         hint = hint_for_hidden_job(io, user_name()) if "Invalid job id" in words else None
         raise UserError(f"job {', '.join(names)}: {words}", hint)
-    return parse_job_rows(result.stdout.decode("utf-8", "replace"))
+    query = result.query
+    return parse_job_rows(result.stdout.decode("utf-8", "replace"), query.separator, query.record_end)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def test_before_22_05_it_is_off_and_ssh_takes_its_place_only_where_it_was_allowe
 
 @pytest.mark.parametrize("job_id", ["17", "17_1"])
 def test_a_run_whose_sampler_writes_is_not_measured_twice(world: World, job_id: str) -> None:
-    world.client("squeue", queued("RUNNING").replace("$6|", f"{job_id}|", 1))
+    world.client("squeue", queued("RUNNING").replace("$6", job_id, 1))
     paths = runs.create_run_dir(world.settings.runs_root, "20261121-142233-ddp-4f2a")
     made = {
         "backend": "slurm",

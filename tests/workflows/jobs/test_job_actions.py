@@ -16,7 +16,7 @@ from coach.model.errors import UserError
 from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, Step, Verb
 from coach.sources.machine.user import user_name
 from coach.workflows.jobs.job_actions import HasEnded, open_shell, perform, plan_action
-from tests.workflows.test_launching import World, queued
+from tests.workflows.test_launching import World, queued, squeue_rows
 
 RUN = "20261121-142233-ddp-4f2a"
 MADE_S = 1795271000.0
@@ -129,9 +129,10 @@ def rows(world: World, *said: str) -> None:
     lines = []
     for text in said:
         job_id, state, reason, limit, requeue = text.split()
-        lines.append(f"{job_id}|{job_id}|{user_name()}|{state}|{TODAY}|{limit}|5:00|{requeue}|1|{reason}|")
-    text = "\n".join(lines)
-    world.client("squeue", f"cat <<'END'\n{text}\nEND")
+        lines.append(
+            f"{job_id}|{job_id}|{user_name()}|{state}|{TODAY}|{limit}|5:00|{requeue}|1|{reason}|train"
+        )
+    world.client("squeue", squeue_rows("\n".join(lines)))
 
 
 def test_marked_jobs_are_held_by_one_command_and_the_others_are_left_out_and_said(world: World) -> None:
