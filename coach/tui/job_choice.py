@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from coach.analysis.jobs.eligible_jobs import why_not
+from coach.analysis.jobs.eligible_jobs import tasks_together, why_not
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.slurm.job_action import Verb
 from coach.model.training.run import Run
@@ -45,10 +45,17 @@ class Chosen:
 class JobChoice:
     """Asks the app to apply an action to the chosen jobs, or shows beside the keys why it cannot."""
 
-    def __init__(self, screen: CoachScreen, chosen: Callable[[], Sequence[Chosen]]) -> None:
-        """`chosen` returns the selected jobs, else the job under the cursor."""
+    def __init__(
+        self,
+        screen: CoachScreen,
+        chosen: Callable[[], Sequence[Chosen]],
+        deselect: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`chosen` returns the selected jobs, else the job under the cursor. `deselect` ends the selection,
+        which holds for one action."""
         self._screen = screen
         self._chosen = chosen
+        self._deselect = deselect
 
     def _label(self, key_id: str) -> str:
         return self._screen.context.label(key_id)
@@ -57,15 +64,19 @@ class JobChoice:
         if self._screen.is_off(verb.value):
             return
         chosen = self._chosen()
+        if verb is Verb.RESUBMIT and len(chosen) > 1:
+            chosen = _as_tasks(chosen)
         if not chosen:
             self._screen.note("there is no job here: the cursor of the queue names one")
         elif len(chosen) > 1 and verb in _ONE_AT_A_TIME:
-            self._screen.note("one job at a time: Esc clears the selection")
+            of_array = ", or tasks of one array" if verb is Verb.RESUBMIT else ""
+            self._screen.note(f"one job at a time{of_array}: Esc clears the selection")
         elif len(chosen) == 1 and (why := self._why_not(verb, chosen[0])) is not None:
             self._screen.note(why)
         else:
             label = chosen[0].label if len(chosen) == 1 else ", ".join(each.target for each in chosen)
             self._screen.post_message(ActionRequested(verb, [each.target for each in chosen], label))
+            self._deselect()
 
     def show_stacks(self) -> None:
         """Open the stacks of the chosen job's ranks."""
@@ -188,6 +199,14 @@ class JobKeys:
 
     def action_open_log(self) -> None:
         self.job_choice.show_log()
+
+
+def _as_tasks(chosen: Sequence[Chosen]) -> Sequence[Chosen]:
+    """Several own tasks of one array as one choice; other jobs unchanged."""
+    tasks = tasks_together(each.target for each in chosen)
+    if tasks is None or any(each.why_not_mine for each in chosen):
+        return chosen
+    return [Chosen(tasks, tasks, None, is_array=True, job=chosen[0].job)]
 
 
 def _fixed_target(chosen: Chosen, context: Context) -> str:

@@ -28,26 +28,35 @@ def test_two_selected_jobs_are_held_released_shortened_requeued_and_cancelled(
     )
     terminal.wait_for(re.compile(rf"▸ +{second}"))
 
+    def select_both() -> None:
+        terminal.send("Home", "Space", "Space")
+        terminal.wait_for("2 selected")
+
     def does(key: str, command: str, outcome: str) -> None:
+        select_both()
         terminal.send(key)
         terminal.wait_for(f"$ {command}")
         answered(terminal, outcome)
 
-    terminal.send("Space", "Space")
-    terminal.wait_for("2 selected")
-    jobs = re.search(r"Hold 2 jobs: (\d+), (\d+)", asks(terminal, "h"))
+    select_both()
+    question = asks(terminal, "h")
+    assert re.search(rf"{first} +\[@click=app.quit\]x\[/\].* +PENDING", question)
+    jobs = re.search(r"Hold 2 jobs: (\d+), (\d+)", question)
     assert jobs is not None
     assert set(jobs.groups()) == {first, second}
     one, two = jobs.groups()
     terminal.send("Escape")
+    assert "selected" not in terminal.wait_gone(QUESTION)
     does("h", f"scontrol hold {one},{two}", "were held")
     does("U", f"scontrol release {one},{two}", "were released")
+    select_both()
     terminal.send("T")
     terminal.wait_for("new time limit")
     terminal.send("3", "0", "Enter")
     terminal.wait_for("nothing can be done")
     terminal.send("Escape")
-    terminal.wait_for("2 selected")
+    terminal.wait_gone("new time limit")
+    select_both()
     terminal.send("T")
     terminal.wait_for("new time limit")
     terminal.send("5", "Enter")

@@ -1,5 +1,5 @@
-"""Decide which jobs an action applies to, why not to the others, and how to name the chosen ones to Slurm.
-Pure.
+"""Decide which jobs an action applies to, why not to the others, and how to name the chosen ones to Slurm and
+to the user. Pure.
 
 Slurm's clients accept different job names: all refuse the `%2` of an array's limit, a hold of a whole array
 also marks its running tasks, and a change of one waiting task's time limit is ignored without an error. This
@@ -8,11 +8,13 @@ module uses only the forms that were seen to work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coach.analysis.queueing.arrays import format_tasks, parse_task_ids
+from coach.analysis.queueing.arrays import format_tasks
 from coach.analysis.queueing.arrays import group_id as group_id
+from coach.analysis.queueing.arrays import parse_task_ids as parse_task_ids
+from coach.analysis.spelling.printable import cut, display_width, printable
 from coach.analysis.spelling.slurm import format_time
 from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import LeftOut, QueuedJob, Verb
@@ -20,6 +22,11 @@ from coach.model.slurm.job_action import LeftOut, QueuedJob, Verb
 MAX_PER_COMMAND = 100
 """Jobs named in one command at most: each is a separate request to the controller, and the client waits for
 all of them."""
+
+MAX_LISTED = 10
+"""Jobs that a question lists at most: it must fit a terminal of 24 lines."""
+_LIST_WIDTHS = (28, 22, 13)
+"""The widest job id, name and state in the list, in cells."""
 
 _HELD = frozenset({"JobHeldUser", "JobHeldAdmin"})
 _HELD_STATES = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
@@ -184,6 +191,38 @@ def _single_tasks(accepted: Sequence[Part], base: str) -> tuple[tuple[str, ...],
 def _has_one_task(row: QueuedJob) -> bool:
     ids = parse_task_ids(row.job_id)
     return ids is not None and len(ids.tasks) == 1 and not ids.is_cut
+
+
+def list_jobs(jobs: Iterable[QueuedJob], progress: Mapping[str, str]) -> list[str]:
+    """A harmless line for each of several jobs: id, name, state, and its `progress` or its time; the running
+    ones first. One job needs no list: its action names it."""
+    ordered = sorted(jobs, key=lambda job: job.state == "PENDING")
+    if len(ordered) < 2:
+        return []
+    cells = [
+        [cut(printable(text), width) for text, width in zip(texts, _LIST_WIDTHS, strict=True)]
+        for texts in ((job.job_id, job.name, job.state) for job in ordered[:MAX_LISTED])
+    ]
+    widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "".join(
+            f"{text}{' ' * (width - display_width(text))}  "
+            for text, width in zip(texts, widths, strict=True)
+        )
+        + (progress.get(job.job_id) or (format_time(job.time_used_s) if job.time_used_s else "–"))
+        for texts, job in zip(cells, ordered, strict=False)
+    ]
+    num_more = len(ordered) - MAX_LISTED
+    return [*lines, f"and {num_more} more: the command names them all"] if num_more > 0 else lines
+
+
+def tasks_together(job_ids: Iterable[str]) -> str | None:
+    """`17_[2,5]` for 17_2 and 17_5; None for jobs that are not tasks of one array."""
+    ids = [parse_task_ids(job_id) for job_id in job_ids]
+    known = [each for each in ids if each is not None and not each.is_cut]
+    if len(known) < len(ids) or len({each.array_id for each in known}) != 1:
+        return None
+    return _tasks_of(known[0].array_id, [task for each in known for task in each.tasks])
 
 
 def in_batches(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:

@@ -73,6 +73,8 @@ class Step:
     job_ids: tuple[str, ...]
     run_dir: str | None = None
     """The run directory of a local run, which has a supervisor instead of Slurm."""
+    row: QueuedJob | None = None
+    """The local run as a row of a queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class JobAction:
     verb: Verb
     steps: tuple[Step, ...]
     left_out: tuple[LeftOut, ...] = ()
+    jobs: tuple[QueuedJob, ...] = ()
+    """The jobs that it changes, as they were when it was planned."""
     notes: tuple[str, ...] = ()
     """Consequences that the user should know before confirming."""
     waiting_run_dirs: tuple[tuple[str, str], ...] = ()

@@ -3,8 +3,11 @@ script."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.cells import chop_cells
 
+from coach.analysis.jobs.eligible_jobs import list_jobs
 from coach.model.slurm.job_action import JobAction, Verb
 from coach.tui.render.text import BLANK, Line, Span, clip, line, muted, plural, printable, strong, wrap
 
@@ -27,9 +30,12 @@ def heading(verb: Verb, label: str, num_targets: int, width: int) -> Line:
     return clip(line(strong(f" {_HEADS[verb]} "), what), width)
 
 
-def action_lines(action: JobAction, width: int) -> list[Line]:
-    """The lines of the question. Commands are wrapped, never cut, because the user confirms them."""
+def action_lines(action: JobAction, width: int, progress: Mapping[str, str] | None = None) -> list[Line]:
+    """The lines of the question. Commands are wrapped, never cut, because the user confirms them. `progress`:
+    job id → how far the job is."""
     rows: list[Line] = [BLANK]
+    if jobs := list_jobs(action.jobs, progress or {}):
+        rows += [*(clip(line("   ", job), width) for job in jobs), BLANK]
     for command in action.commands:
         parts = chop_cells(printable(command), max(20, width - 7))  # keeps every blank
         rows.append(line(muted("   $ "), Span(parts[0], "accent")))

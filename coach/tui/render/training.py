@@ -52,6 +52,15 @@ def training_cells(training: Training | None, *, is_running: bool, now_s: float 
     )
 
 
+def progress_words(training: Training | None) -> str:
+    """`step 120`, or `step 120/500`; empty if unknown."""
+    progress = training.progress if training is not None else None
+    if progress is None:
+        return ""
+    total = f"/{progress.num_steps}" if progress.num_steps else ""
+    return f"{progress.counter.word} {progress.step}{total}"
+
+
 def _progress_cell(progress: Progress | None) -> Cell:
     if progress is None:
         return _NO_CELL

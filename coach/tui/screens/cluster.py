@@ -91,7 +91,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
     def __init__(self, context: Context) -> None:
         self._queue_view, self._node_view = queue_view(context), node_view(context)
         super().__init__(context, ("cluster",), {"queue": self._queue_view, "nodes": self._node_view})
-        self.job_choice = JobChoice(self, self._chosen)
+        self.job_choice = JobChoice(self, self._chosen, self._deselect)
         self._of_verdict = JobChoice(self, self._chosen_verdict)
         self._unfolded: set[str] = set()
         self._newest_critical: str | None = None
@@ -549,9 +549,15 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
     def on_keyed_table_opened(self) -> None:
         self.action_open()
 
-    def go_back(self) -> bool:
-        if self.queue.clear_marks():
+    def _deselect(self) -> bool:
+        """End the selection. Returns False if there was none."""
+        had_marks = self.queue.clear_marks()
+        if had_marks:
             self.refresh_all()
+        return had_marks
+
+    def go_back(self) -> bool:
+        if self._deselect():
             return True
         if self._is_failed_shown:
             self._is_failed_shown = False

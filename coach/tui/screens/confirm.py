@@ -17,6 +17,7 @@ from coach.tui.context import Context
 from coach.tui.messages import ActionConfirmed, LimitEntered
 from coach.tui.render.action import action_lines, heading
 from coach.tui.render.text import line, muted
+from coach.tui.render.training import progress_words
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.text_field import TextField
 
@@ -56,6 +57,8 @@ class ConfirmScreen(DecisionScreen, screen="confirm"):
 
     def set_action(self, action: JobAction) -> None:
         self._action = action
+        if self._verb is Verb.RESUBMIT and action.jobs:  # of an array row only some tasks may be submitted
+            self._label = f"{', '.join(action.job_ids)} {action.jobs[0].name}"
         self.ask()
 
     def refuse(self, error: UserError) -> None:
@@ -83,7 +86,9 @@ class ConfirmScreen(DecisionScreen, screen="confirm"):
     def show(self) -> None:
         width = self.app.size.width
         self.pane("#heading").set_lines([heading(self._verb, self._label, len(self._targets), width)])
-        rows = action_lines(self._action, width) if self._action is not None else []
+        rows = []
+        if self._action is not None:
+            rows = action_lines(self._action, width, self._progress(self._action))
         self.pane("#body").set_lines(rows)
         if self._needs_limit and self._error is None and not self.is_busy:
             answer = [line(muted(" Enter shows the exact command · Esc leaves with nothing done"))]
@@ -91,6 +96,14 @@ class ConfirmScreen(DecisionScreen, screen="confirm"):
             answer = self.answer_lines("y", "runs exactly this", width)
         self.pane("#answer").styles.height = len(answer)
         self.pane("#answer").set_lines(answer)
+
+    def _progress(self, action: JobAction) -> dict[str, str]:
+        """Job id → how far the job is, for the jobs whose files are read."""
+        trainings, found = self.context.trainings, {}
+        for job in action.jobs:
+            run = self.context.run_of_job(job.job_id)
+            found[job.job_id] = progress_words(trainings.of(run.run_id if run is not None else job.job_id))
+        return found
 
     def action_confirm(self) -> None:
         if self._action is None or not self.admits_key():

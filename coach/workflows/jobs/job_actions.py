@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from coach import runs
@@ -25,7 +26,7 @@ from coach.launch import job_control, local
 from coach.launch.submit import job_environment
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import is_final
-from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, Step, Verb
+from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, QueuedJob, Step, Verb
 from coach.node import share
 from coach.sources.io import Io
 from coach.sources.slurm.overlap_step import ask_why_no_step
@@ -73,18 +74,21 @@ def plan_action(
     left_out = list(wrong)
     steps: list[Step] = []
     touched: list[tuple[Named, tuple[str, ...]]] = []
+    jobs: list[QueuedJob] = []
     for each in found:
         if isinstance(each, Step):
             if verb is Verb.CANCEL:
                 steps.append(each)
+                jobs += filter(None, (each.row,))
             else:
                 run_id = each.job_ids[0]
                 left_out.append((run_id, UserError(f"{run_id}: it runs on this machine, outside of Slurm")))
             continue
-        named, why = _names(verb, each, time_limit_s)
+        named, rows, why = _names(verb, each, time_limit_s)
         left_out += why
         if named:
             touched.append((each, named))
+            jobs += rows
     names = list(dict.fromkeys(name for _, named in touched for name in named))
     chosen = [each for each, _ in touched]
     if not steps and not names:
@@ -98,6 +102,7 @@ def plan_action(
         verb,
         tuple(steps),
         tuple(LeftOut(target, _reason(target, error)) for target, error in left_out),
+        tuple(dict.fromkeys(jobs)),
         (*_NOTES.get(verb, ()), *_lost(verb, chosen, settings, io)),
         _waiting(touched, settings) if verb is Verb.CANCEL else (),
         settings.slurm_timeout_s,
@@ -170,13 +175,15 @@ def open_pager(file: str, env: Mapping[str, str]) -> int:
 
 def _names(
     verb: Verb, named: Named, time_limit_s: int | None
-) -> tuple[tuple[str, ...], list[tuple[str, UserError]]]:
-    """The names for the command, and the targets left out, with the reason."""
+) -> tuple[tuple[str, ...], list[QueuedJob], list[tuple[str, UserError]]]:
+    """The names for the command, the rows that it changes, and the targets left out, with the reason."""
     parts = parts_of(named.job_id, named.rows)
     if not parts:
-        return (), [
-            (named.job_id, UserError(f"{named.subject}: Slurm does not know it, or has forgotten it"))
-        ]
+        return (
+            (),
+            [],
+            [(named.job_id, UserError(f"{named.subject}: Slurm does not know it, or has forgotten it"))],
+        )
     accepted: list[Part] = []
     left_out: list[tuple[str, UserError]] = []
     for part in parts:
@@ -191,11 +198,18 @@ def _names(
     if not accepted:
         if not left_out:
             left_out.append((named.job_id, HasEnded(f"{named.subject}: it has ended already")))
-        return (), left_out
+        return (), [], left_out
     if verb is Verb.SHELL:
-        return tuple(part.row.raw_job_id for part in accepted), left_out
+        return tuple(part.row.raw_job_id for part in accepted), _rows(accepted), left_out
     names, unnamed = names_for(verb, named.job_id, accepted, named.rows)
-    return names, left_out + [(each.job_id, UserError(f"job {each.words}")) for each in unnamed]
+    left_out += [(each.job_id, UserError(f"job {each.words}")) for each in unnamed]
+    return names, _rows(accepted, unnamed), left_out
+
+
+def _rows(parts: Iterable[Part], left_out: Sequence[LeftOut] = ()) -> list[QueuedJob]:
+    """A row for each part that is not left out."""
+    unnamed = {each.job_id for each in left_out}
+    return [replace(part.row, job_id=part.name) for part in parts if part.name not in unnamed]
 
 
 def _shell_step(touched: Sequence[Named], env: Mapping[str, str], io: Io) -> Step:

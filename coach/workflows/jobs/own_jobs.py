@@ -12,7 +12,7 @@ from typing import Any
 
 from coach import runs
 from coach.analysis.jobs.belonging import fits, has_lost_its_job, is_job_id, is_of_another_cluster
-from coach.analysis.jobs.eligible_jobs import group_id, rows_by_id
+from coach.analysis.jobs.eligible_jobs import group_id, parse_task_ids, rows_by_id
 from coach.analysis.jobs.named_run import named_run
 from coach.config import Settings
 from coach.launch import local
@@ -146,6 +146,12 @@ def _name(
     if runs.RUN_ID.match(target) and run_dir.is_dir():
         return _name_run(target, run_dir, settings, io)
     job_id = group_id(target) if "[" in target else target
+    if job_id != target and ((tasks := parse_task_ids(target)) is None or tasks.is_cut):
+        # The whole job must not stand for tasks that were mistyped.
+        raise UserError(
+            f"{target!r}: not a list of tasks",
+            f"for example {job_id}_[2,5-7]; {job_id}+1 is one part of a heterogeneous job",
+        )
     if not is_job_id(job_id):
         named = named_run(target, list_runs(io, settings.runs_root, run_index(settings)))
         if named is not None:
@@ -224,7 +230,10 @@ def _end_local(run_id: str, run_dir: Path, run_json: Mapping[str, Any], io: Io) 
         raise local.elsewhere(run_id, run.host)
     if process is None:
         raise UserError(f"{run_id}: nothing of this run is running on this machine")
-    return Step(("kill", "-TERM", str(process.pid)), (run_id,), str(run_dir))
+    started_s = run.started_time_s
+    used_s = None if started_s is None else max(0, int(io.now() - started_s))
+    row = QueuedJob(run_id, run_id, user_name(), run.state or "", time_used_s=used_s, name=run.recipe)
+    return Step(("kill", "-TERM", str(process.pid)), (run_id,), str(run_dir), row)
 
 
 def _own(job_id: str, run: Run | None, rows: Sequence[QueuedJob], settings: Settings) -> Named:
