@@ -8,13 +8,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 
+from coach.analysis.jobs.eligible_jobs import list_jobs
 from coach.cli.text import print_line, printable
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.slurm.job_action import JobAction, Verb
+from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.jobs.job_actions import perform, plan_action
 
@@ -42,13 +43,15 @@ def run_action(
     """Exit status: 0 done for all named targets, 1 not confirmed, 2 refused or some left out."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     action = plan_action(verb, targets, settings, os.environ, io, time_limit_s)
-    return carry_out(action, args)
+    return carry_out(action, args, lambda action: perform(action, os.environ, time.time()))
 
 
-def carry_out(action: JobAction, args: argparse.Namespace) -> int:
-    """Print the commands, ask, run them, report the result."""
+def carry_out(action: JobAction, args: argparse.Namespace, perform: Callable[[JobAction], Outcome]) -> int:
+    """List the jobs, print the commands, ask, run them, report the result."""
     for each in action.left_out:
         say(f"left out: {each.words}")
+    for row in () if args.yes else list_jobs(action.jobs, {}):
+        print_line(f"  {row}", sys.stderr)
     if args.dry_run:
         for note in action.notes:
             say(note)
@@ -58,7 +61,7 @@ def carry_out(action: JobAction, args: argparse.Namespace) -> int:
     if not is_confirmed(" && ".join(action.commands), args.yes, action.notes):
         say(f"nothing was {action.verb.done}")
         return 1
-    outcome = perform(action, os.environ, time.time())
+    outcome = perform(action)
     say(outcome.words)
     return 2 if action.left_out or outcome.refused else 0
 

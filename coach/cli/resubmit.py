@@ -7,7 +7,7 @@ import argparse
 import os
 import time
 
-from coach.cli.acting import add_answers, is_confirmed, say
+from coach.cli.acting import add_answers, carry_out, is_confirmed, say
 from coach.cli.text import print_line, print_verbatim, printable
 from coach.config import Settings
 from coach.model.slurm.job_action import JobAction
@@ -18,16 +18,17 @@ from coach.workflows.launching.sweep import prepare, submit
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """One job or run, and `--yes` to answer the question in advance."""
-    parser.add_argument("target", metavar="ID", help="a job id or a run id of yours")
+    parser.add_argument("target", metavar="ID", help="a job id (17, 17_3, 17_[2,5]) or a run id of yours")
+    parser.add_argument("--failed", action="store_true", help="of an array: only the tasks that failed")
     add_answers(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 submitted, 1 not confirmed, 2 refused."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
-    planned = plan_resubmit(args.target, settings, os.environ, io)
+    planned = plan_resubmit(args.target, settings, os.environ, io, only_failed=args.failed)
     if isinstance(planned, JobAction):
-        return _submit_job(planned, args)
+        return carry_out(planned, args, lambda action: perform_resubmit(action, os.environ))
     plan = prepare(planned, settings, os.environ, io, time.time())
     if args.dry_run:
         print_verbatim(plan.script)
@@ -40,16 +41,4 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     for done in submit(plan, settings, os.environ, io):
         for name in ("run_id", "run_dir", "job_id", "state"):
             print_line(f"{name:<8}{printable(getattr(done, name))}")
-    return 0
-
-
-def _submit_job(action: JobAction, args: argparse.Namespace) -> int:
-    command = action.commands[0]
-    if args.dry_run:
-        print_line(printable(command))
-        return 0
-    if not is_confirmed(command, args.yes, action.notes):
-        say("nothing was submitted")
-        return 1
-    say(perform_resubmit(action, os.environ).words)
     return 0

@@ -7,15 +7,17 @@ properties.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coach.analysis.queueing.arrays import format_tasks, group_id, parse_task_ids
 from coach.analysis.spelling.slurm import whole_minutes
 from coach.launch import batch_file
 from coach.launch.spelling import format_time, parse_mem_mib, parse_time
 from coach.model.errors import UserError
-from coach.model.slurm.job_action import JobAction, Step, Verb
+from coach.model.slurm.cluster import Job
+from coach.model.slurm.job_action import JobAction, QueuedJob, Step, Verb
 
 _FACT = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")
 _LINE_FACT = re.compile(r"^ +(Command|WorkDir|StdOut|StdErr|Comment)=(.*)$", re.MULTILINE)
@@ -85,28 +87,79 @@ class Resubmission:
     """Notes to read before confirming."""
     timeout_s: float
     tasks: str = ""
-    """For an array: the tasks to run again, `3,7`."""
+    """For an array: the tasks that were named, else all that are known, as `0-9%2`."""
     kept: Path | None = None
     """The file for a script without the options that a change replaces; None: there can be none."""
     arguments: tuple[str, ...] = ()
     """What follows the file: the script's own arguments."""
+    failed_tasks: str = ""
+    """For an array: those of `tasks` that have failed."""
+    jobs: tuple[QueuedJob, ...] = ()
+    """The job, or each of the array's tasks that are known."""
 
     def value(self, option: str) -> str:
-        """The value that the job has for one of CHANGEABLE; empty if it has none."""
+        """The value that the job has for one of CHANGEABLE; empty if it has none. An array offers its failed
+        tasks first."""
         fact = next((fact for fact, name in _OPTIONS if name == option), "")
-        return self.tasks if option == "array" else self.facts.get(fact, "")
+        return self.failed_tasks or self.tasks if option == "array" else self.facts.get(fact, "")
 
 
+def tasks_of(rows: Iterable[QueuedJob]) -> dict[int, QueuedJob]:
+    """The row of each task of an array, by its number and in that order; of several rows of one task the
+    first. Empty for another job."""
+    tasks: dict[int, QueuedJob] = {}
+    for row in rows:
+        ids = parse_task_ids(row.job_id)
+        for task in ids.tasks if ids is not None else ():
+            tasks.setdefault(task, replace(row, job_id=f"{group_id(row.job_id)}_{task}"))
+    return dict(sorted(tasks.items()))
+
+
+def task_list(tasks: Sequence[int], facts: Mapping[str, str], job_ids: Iterable[str]) -> str:
+    """The tasks as --array takes them, with the limit of tasks at a time that an id or the facts have. A
+    limit that no longer limits is left out."""
+    limits = (ids.limit for job_id in job_ids if (ids := parse_task_ids(job_id)) is not None)
+    throttle = facts.get("ArrayTaskThrottle", "")
+    limit = next(filter(None, limits), None) or (int(throttle) if throttle.isdecimal() else len(tasks))
+    return format_tasks(tasks) + (f"%{limit}" if limit < len(tasks) else "")
+
+
+def last_facts(job: Job) -> dict[str, str]:
+    """The facts of a job that Slurm has forgotten, as it was last seen."""
+    gpus, nodes = job.num_gpus or 0, job.num_nodes or 1
+    last = {
+        "BatchFlag": "1",
+        "WorkDir": job.work_dir,
+        "Command": job.command,
+        "Partition": job.partition,
+        "Account": job.account,
+        "QOS": job.qos,
+        "Reservation": job.reservation,
+        "TimeLimit": format_time(job.time_limit_s) if job.time_limit_s is not None else None,
+        "NumNodes": str(job.num_nodes) if job.num_nodes is not None else None,
+        "TresPerNode": f"gres:gpu:{gpus // nodes}" if gpus and gpus % nodes == 0 else None,
+    }
+    return {name: value for name, value in last.items() if value}
+
+
+def without_gpus_of_script(facts: Mapping[str, str], script: str) -> dict[str, str]:
+    """The facts without a number of GPUs for which the script asks in its own way."""
+    is_asked = not _GPU_OPTIONS.isdisjoint(batch_file.asked(script))
+    return {name: value for name, value in facts.items() if not is_asked or name != "TresPerNode"}
+
+
+_GPU_OPTIONS = frozenset({"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"})
 CHANGEABLE = ("time", "mem", "exclude", "array")
 """Options of sbatch that a person may change when a job is submitted again."""
 _NODES = re.compile(r"[\w.,\[\]-]{1,2000}", re.ASCII)
-_TASKS = re.compile(r"[\d,:%-]{1,2000}", re.ASCII)
+_TASKS = re.compile(r"[\d,:%-]{1,50000}", re.ASCII)
 
 
 def submit_again(found: Resubmission, changes: Mapping[str, str] | None = None) -> JobAction:
     """The exact action. `changes`: option of CHANGEABLE → text; an empty text keeps the script's value.
     Raises UserError for a text that sbatch would refuse."""
-    said = {option: _checked(option, text.strip()) for option, text in (changes or {}).items()}
+    given = {"array": found.tasks, **(changes or {})}
+    said = {option: _checked(option, text.strip()) for option, text in given.items()}
     script, file, notes = found.script, None if found.is_file_there else found.file, found.notes
     if said.get("mem"):  # sbatch refuses it beside a --mem-per-cpu of the script
         script = batch_file.without_options(found.script, ("mem",))
@@ -114,9 +167,16 @@ def submit_again(found: Resubmission, changes: Mapping[str, str] | None = None) 
         file = found.kept
         notes = (*notes, "a copy of the script is submitted, without its memory per CPU or GPU")
     argv = resubmit_command(found.facts, found.name, file or found.file, said, script, found.arguments)
+    job_id, jobs = found.job_id, found.jobs
+    if array := said["array"]:
+        job_id += f"_{array}" if array.isdecimal() else f"_[{array}]"
+        tasks = parse_task_ids(job_id)
+        chosen = {f"{found.job_id}_{task}" for task in tasks.tasks} if tasks is not None else set()
+        jobs = tuple(job for job in jobs if job.job_id in chosen)
     return JobAction(
         Verb.RESUBMIT,
-        (Step(argv, (found.job_id,)),),
+        (Step(argv, (job_id,)),),
+        jobs=jobs,
         notes=notes,
         timeout_s=found.timeout_s,
         script=script,

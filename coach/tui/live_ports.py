@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from coach.launch.resubmission import Resubmission
     from coach.lookback.history import History
     from coach.model.slurm.accounting import Part
-    from coach.model.slurm.cluster import GpuAllocation, Job, Reservation
+    from coach.model.slurm.cluster import GpuAllocation, Reservation
     from coach.model.teaching.cohort import Cohort
     from coach.model.training.log_window import LogLook, LogWindow
     from coach.sources.logs.log_windows import LogWindows
@@ -274,9 +274,8 @@ class LiveFixes:
             trial_steps=fix_offer.TRIAL_STEPS if is_trial else None,
         )
 
-    def find_again(self, job_id: str, known: Job | None) -> Resubmission:
-        reach = self._reach
-        return find_again.find_again(job_id, reach.settings, reach.env, reach.io, known)
+    def find_again(self, job_id: str) -> Resubmission:
+        return find_again.find_again(job_id, self._reach.settings, self._reach.env, self._reach.io)
 
     def foreign_fixes(
         self, target: TargetSnapshot, history: History, diagnosis: Diagnosis
@@ -311,7 +310,8 @@ class LiveJobActions:
         )
 
     def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
-        return resubmit.plan_resubmit(target, self._reach.settings, self._reach.env, self._reach.io)
+        reach = self._reach
+        return resubmit.plan_resubmit(target, reach.settings, reach.env, reach.io, only_failed=None)
 
     def perform(self, action: JobAction) -> Outcome:
         self._reach.charge(1 + len(action.job_ids))

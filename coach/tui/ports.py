@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from coach.analysis.jobs.notices import Notice
     from coach.launch.resubmission import Resubmission
     from coach.lookback.glance import Glance
-    from coach.model.slurm.cluster import Job
     from coach.sources.slurm.overlap_step import StreamSource
     from coach.tui.question import Question
     from coach.workflows.launching.foreign_fix import ForeignFixes
@@ -156,9 +155,9 @@ class FixPort(Protocol):
         """The relaunch that a fix offers. `run` has its current state."""
         ...
 
-    def find_again(self, job_id: str, known: Job | None) -> Resubmission:
-        """The commands that submit again a job that coach did not launch. `known` is its last known row.
-        Raises UserError if its script cannot be found."""
+    def find_again(self, job_id: str) -> Resubmission:
+        """The commands that submit again a job that coach did not launch. Raises UserError if its script
+        cannot be found."""
         ...
 
     def foreign_fixes(
@@ -180,7 +179,7 @@ class JobActionPort(Protocol):
 
     def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
         """The request that launches a run again, or the action that submits a job again that coach did not
-        launch."""
+        launch; of an array with failed tasks, these."""
         ...
 
     def perform(self, action: JobAction) -> Outcome: ...

@@ -36,7 +36,7 @@ EXAMPLES = {
     "release": "coach release 17",
     "requeue": "coach requeue 17",
     "timelimit": "coach timelimit 2:00:00 17",
-    "resubmit": "coach resubmit 17 --dry-run",
+    "resubmit": "coach resubmit '17_[2,5]' --dry-run",
     "shell": "coach shell 17",
     "drill": "coach drill idle_hands --wait",
     "cohort": "coach cohort /course/shared --roster people.txt",

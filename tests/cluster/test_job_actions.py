@@ -132,6 +132,28 @@ def test_some_tasks_of_an_array_are_held_and_the_whole_is_shortened_and_cancelle
     assert alive() == {f"{array}_1", f"{array}_2", f"{array}_3"}
 
 
+def test_only_the_failed_or_the_named_tasks_of_an_array_run_again(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    home = user_coach.user.home
+    script = home / "tasks.sh"
+    script.write_text("#!/bin/bash\ncase $SLURM_ARRAY_TASK_ID in 2|5) exit 3;; esac\n")
+    words = ["sbatch", "--parsable", "-o", f"{home}/%A_%a.out", "--array=0-6%4", script, "x"]
+    array = slurm.run(words, cwd=home).stdout.strip()
+    for task in range(7):
+        slurm.wait_state(f"{array}_{task}", "FAILED" if task in (2, 5) else "COMPLETED")
+    line = user_coach("resubmit", f"{array}_[2,5]", "--dry-run")
+    assert (line.returncode, line.stdout.split()[-3:]) == (0, ["--array=2,5", str(script), "x"])
+    named = [f"  {array}_{task}  tasks.sh  FAILED  –" for task in (2, 5)]
+    assert [row.replace("00:00:01", "–") for row in line.stderr.splitlines()[:2]] == named
+    assert "--array=0-6%4" in user_coach("resubmit", array, "--dry-run").stdout.split()
+    done = coach_lines(user_coach, "resubmit", array, "--failed", "--yes")
+    assert done[-1].startswith(f"coach: {array}_[2,5] was submitted again · the new job is ")
+    again = done[-1].rpartition(" ")[2]
+    slurm.wait_state(f"{again}_5", "FAILED")
+    assert {row.split()[0] for row in rows(slurm, again)} == {f"{again}_2", f"{again}_5"}
+
+
 def test_a_forbidden_requeue_is_refused_beforehand_and_an_allowed_one_is_done(
     here: Here,
 ) -> None:

@@ -18,8 +18,8 @@ from coach.model.judging.doctor_report import Report
 from coach.model.judging.finding import Diagnosis, Finding, Fix
 from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Plan, Submitted
 from coach.model.slurm.accounting import Part
-from coach.model.slurm.cluster import GpuAllocation, Job, Reservation
-from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, Verb
+from coach.model.slurm.cluster import GpuAllocation, Reservation
+from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, QueuedJob, Verb
 from coach.model.slurm.job_action import Step as Command
 from coach.model.snapshot import TargetSnapshot
 from coach.model.teaching.cohort import Cohort
@@ -173,7 +173,7 @@ class FakeFixes:
             LOST,
         )
 
-    def find_again(self, job_id: str, known: Job | None) -> Resubmission:
+    def find_again(self, job_id: str) -> Resubmission:
         if self.again is None:
             raise UserError(f"job {job_id}: its batch script is not available any more")
         return self.again
@@ -204,7 +204,8 @@ class FakeJobActions:
         left_out = tuple(LeftOut(job_id, "it has ended already (FAILED)") for job_id in job_ids[2:])
         argv = action_command(verb, job_ids[:2], time_limit_s)
         step = Command(argv, job_ids[:2])
-        return JobAction(verb, (step,), left_out)
+        rows = tuple(QueuedJob(job_id, job_id, "ada", "PENDING", name="bert") for job_id in job_ids[:2])
+        return JobAction(verb, (step,), left_out, rows)
 
     def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
         if target == RUN_ID:

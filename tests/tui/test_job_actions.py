@@ -12,17 +12,20 @@ import pytest
 
 from coach.lookback.history import History
 from coach.model.errors import UserError
+from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.snapshot import SourceStatus, TargetSnapshot
 from coach.model.training.log import LogFile, LogTail
+from coach.model.training.metrics import Step
 from coach.model.training.run import RunExit
 from coach.model.training.telemetry import GpuSample, HostSample, Rung
 from coach.tui.key_guard import GUARD_S
 from coach.tui.messages import ActionConfirmed
 from coach.tui.mode import Mode
 from coach.tui.screens.confirm import ConfirmScreen
+from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_ports import FakeJobActions, FakePorts
+from tests.tui.fake_ports import FakeJobActions, FakePorts, FakeQuestions
 from tests.tui.fake_session import NOW_S, RUN_ID, FakeSession, make_job, make_run, make_snapshot, make_target
 
 WAITING = tuple(
@@ -40,7 +43,7 @@ async def answer(driver: Driver, key: str = "y") -> None:
     await driver.press(key)
 
 
-async def test_selected_jobs_are_held_by_one_command_and_stay_selected_for_the_next() -> None:
+async def test_selected_jobs_are_named_and_held_by_one_command_and_are_selected_no_more() -> None:
     async with opened(waiting()) as driver:
         await driver.press("space", "space", "space")
         await driver.sees("3 selected, Esc clears")
@@ -48,16 +51,48 @@ async def test_selected_jobs_are_held_by_one_command_and_stay_selected_for_the_n
         await driver.press("h")
         await driver.sees("$ scontrol hold 21,22")
         await driver.sees("23 is left out: it has ended already (FAILED)")
+        await driver.sees("21  bert  PENDING  –")
         await answer(driver)
         await driver.reaches("cluster")
         await driver.sees("21, 22 were held")
         assert [each.verb for each in driver.ports.job_actions.performed] == [Verb.HOLD]
         assert driver.session.num_refreshes == 1
-        await driver.press("x")
+        assert "selected" not in driver.text()
+        await driver.press("home", "space", "space", "x")
         await driver.sees("$ scancel 21 22")
         await driver.press("escape")
-        await driver.press("escape")
+        await driver.reaches("cluster")
         assert "selected" not in driver.text()
+
+
+async def test_the_question_about_running_jobs_shows_their_steps() -> None:
+    history = History()
+    history.add_steps([Step(0, 40, NOW_S, 1, 2.3, 0.05, 64, 128, 0.01, 0.1)])
+    jobs = (make_job("17"), make_job("18", state="PENDING", nodes=None))
+    session = FakeSession(make_snapshot(jobs=jobs), {RUN_ID: history})
+    async with opened(session) as driver:
+        await driver.press("space", "space", "x")
+        await driver.sees("Cancel 2 jobs")
+        await driver.sees("step 40")
+
+
+async def test_selected_tasks_of_one_array_are_submitted_again_together() -> None:
+    jobs = (make_job("17_2", state="FAILED"), make_job("17_5", state="FAILED"), make_job("18"))
+    async with opened(FakeSession(make_snapshot(jobs=jobs, runs=()))) as driver:
+        await driver.press("end", "u", "down", "space", "space", "A")
+        await driver.sees("Submit again 17_[2,5]")
+        await driver.press("escape", "home", "space", "space", "A")
+        await driver.sees("one job at a time, or tasks of one array")
+        assert driver.place == "cluster"
+
+
+async def test_an_ended_job_is_submitted_again_from_the_history() -> None:
+    past = (PastJob(make_job("31", state="FAILED", end_time_s=NOW_S)),)
+    async with opened(ports=FakePorts(questions=FakeQuestions(past=PastJobs(past, (), 0)))) as driver:
+        await driver.press("H")
+        await driver.sees("1 ended job")
+        await driver.press("A")
+        await driver.sees("sbatch --chdir=/home/ada x.sh")
 
 
 async def test_tasks_that_a_filter_hides_are_not_cancelled() -> None:

@@ -173,6 +173,8 @@ def _as_record(job: Job) -> dict[str, Any]:
     for name, value in job_as_dict(job).items():
         if name in _KEPT and value is not None:
             record[name] = value[:_MAX_TEXT] if isinstance(value, str) else value
+    if len(job.command or "") > _MAX_TEXT:
+        del record["command"]  # a part of it would run with other arguments
     if job.state == "PENDING":
         record.pop("start_time_s", None)  # a forecast, not a fact
     if not is_final(job.state):

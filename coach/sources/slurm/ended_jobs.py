@@ -44,6 +44,8 @@ _FIELDS = (
         "JobName",
     ),
 )
+FIELDS_OF_ONE = (*_FIELDS, "SubmitLine")
+"""Versions before 21.08 have no SubmitLine, and refuse the whole question."""
 _SIZE = re.compile(r"^(\d{1,15}(?:\.\d{1,15})?)([KMGTP]?)[nc]?$")
 _MIB_PER_UNIT = {"": 1 / 1024**2, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _CPU_TIME = re.compile(r"^(?:(\d{1,15})-)?(?:(\d{1,15}):)?(\d{1,15}):(\d{1,15}(?:\.\d{1,15})?)$")
@@ -57,18 +59,27 @@ def history_query(user: str, past_s: float) -> Query:
     return Query("history", (*argv, "-o", ",".join(_FIELDS)), separator)
 
 
-def parse_history(text: str, separator: str) -> tuple[tuple[PastJob, ...], int]:
+def job_history_query(user: str, job_id: str) -> Query:
+    """A user's job or array with this number, of any age, and the line that submitted it."""
+    separator = new_separator()
+    argv = ("sacct", "-n", "-p", "--delimiter", separator, "-u", user, "-j", job_id)
+    return Query("job-history", (*argv, "-o", ",".join(FIELDS_OF_ONE)), separator)
+
+
+def parse_history(
+    text: str, separator: str, names: Sequence[str] = _FIELDS
+) -> tuple[tuple[PastJob, ...], int]:
     """(ended jobs, newest first; number of malformed records)."""
     fields = text.split(separator)
     jobs: dict[str, dict[str, str]] = {}
     steps: dict[str, list[dict[str, str]]] = {}
     num_bad = 0
-    for start in range(0, len(fields) - 1, len(_FIELDS)):
-        record = fields[start : start + len(_FIELDS)]
-        if len(record) < len(_FIELDS):
+    for start in range(0, len(fields) - 1, len(names)):
+        record = fields[start : start + len(names)]
+        if len(record) < len(names):
             num_bad += 1
             break
-        row = dict(zip(_FIELDS, record, strict=True))
+        row = dict(zip(names, record, strict=True))
         row["JobID"] = row["JobID"].lstrip("\n")
         job_id, dot, _ = row["JobID"].partition(".")
         if not is_job_id(job_id):
@@ -122,6 +133,7 @@ def _parse_job(row: Mapping[str, str]) -> Job:
         exit_code=None if code == 0 and state != "COMPLETED" else code,
         raw_job_id=optional(row["JobIDRaw"]),
         reservation=optional(row["Reservation"]),
+        command=optional(row.get("SubmitLine", "")),
     )
 
 

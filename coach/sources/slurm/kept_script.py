@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,7 +50,10 @@ def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) 
             return replace(found, why_not_kept="; ".join(whys))
         except OSError as error:
             whys.append(f"{path}: {error.strerror or error}")
-    raise UserError(f"job {job_id}: its batch script is not available any more", "; ".join(whys))
+    raise UserError(
+        f"job {job_id}: its batch script is not available any more: submit your own copy by sbatch",
+        "; ".join(whys),
+    )
 
 
 def split_command(io: Io, command: str, work_dir: str | None) -> tuple[Path, tuple[str, ...]] | None:
@@ -58,10 +62,12 @@ def split_command(io: Io, command: str, work_dir: str | None) -> tuple[Path, tup
 
     Slurm joins both by blanks, and a path may have blanks too: the shortest beginning that names a file is
     the path, or the first word if there is no such file any more. An older Slurm reports a relative path as
-    it was typed.
+    it was typed. Accounting reports the whole line of the submission.
     """
     words = command.split(" ")
-    if not words[0]:
+    if words[0] == "sbatch":
+        words = words[_place_of_script(io, words, work_dir) :]
+    if not words or not words[0]:
         return None
     for end in range(1, len(words) + 1):
         path = Path(work_dir or "/", " ".join(words[:end]))
@@ -71,6 +77,16 @@ def split_command(io: Io, command: str, work_dir: str | None) -> tuple[Path, tup
             continue
         return path, tuple(filter(None, words[end:]))
     return Path(work_dir or "/", words[0]), tuple(filter(None, words[1:]))
+
+
+def _place_of_script(io: Io, words: Sequence[str], work_dir: str | None) -> int:
+    """The index of the script in a line of sbatch; past its end if the script cannot be read. The value of an
+    option may name a file too, but no script."""
+    for place, word in enumerate(words[1:], 1):
+        with contextlib.suppress(OSError):
+            if io.read(Path(work_dir or "/", word), 0, 2) == b"#!":
+                return place
+    return len(words)
 
 
 def _holders(job_id: str) -> Iterator[tuple[str, tuple[str, ...]]]:

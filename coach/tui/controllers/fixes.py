@@ -90,7 +90,7 @@ class Fixes:
         def work() -> tuple[Resubmission | UserError, ForeignFixes | None, tuple[str, ...]]:
             again: Resubmission | UserError
             try:
-                again = self._port.find_again(job_id, known)
+                again = self._port.find_again(job_id)
             except UserError as error:
                 again = error
             if judged is None or judged.job is None or diagnosis is None or not diagnosis.findings:

@@ -28,7 +28,7 @@ from coach.sources.metrics.telemetry_files import parse_records
 from coach.sources.runs.run_list import RunListSource
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.client import JobsSource
-from coach.sources.slurm.ended_jobs import history_query, parse_history
+from coach.sources.slurm.ended_jobs import FIELDS_OF_ONE, history_query, job_history_query, parse_history
 from coach.sources.slurm.text import failure_words
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 else:
     earlier_runs = late("coach.workflows.judging", "earlier_runs")
 
+_TIMEOUT_S = 5.0
+"""If the database is stopped, sacct hangs for 45 s."""
 _SAME_SUBMISSION_S = 2.0
 _TAIL_BYTES = 128 << 10
 _MAX_NODES_MEASURED = 8
@@ -83,6 +85,28 @@ def read_past_jobs(
         notes.append(f"the newest {limit} of {len(recent)} jobs: coach history --limit {len(recent)} has all")
     measured = tuple(_with_measurement(io, each, listed) for each in recent[:limit])
     return PastJobs(measured, tuple(notes), num_bad)
+
+
+def known_rows(number: str, settings: Settings, io: Io, user: str) -> list[Job]:
+    """The user's job with this number, or the tasks of its array, as accounting has them, then as coach last
+    saw them in the queue, the newest first."""
+    cluster = settings.cluster if settings.cluster != DEFAULT_CLUSTER else None
+    seen = [
+        each.job
+        for each in SeenJobs(settings.cache_dir).read()[0]
+        if group_id(each.job.job_id) == number
+        and each.job.user == user
+        and (None in (cluster, each.job.cluster) or each.job.cluster == cluster)
+    ]
+    rows = [job for job in seen if job.name == seen[0].name]
+    if settings.why_off(Switch.HISTORY) is not None:
+        return rows
+    result = io.run(job_history_query(user, number), _TIMEOUT_S)
+    if result.returncode != 0:
+        return rows
+    text = result.stdout.decode("utf-8", "surrogateescape")
+    past, _ = parse_history(text, result.query.separator, FIELDS_OF_ONE)
+    return [*(each.job for each in past), *rows]
 
 
 def _ask_accounting(io: Io, user: str, past_s: float) -> tuple[tuple[PastJob, ...], int, str | None]:

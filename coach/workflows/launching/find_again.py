@@ -1,96 +1,158 @@
-"""Find all that is needed to resubmit a job that coach did not launch: its script and its resources."""
+"""Find all that is needed to resubmit a job that coach did not launch: script, resources, tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from coach.analysis.queueing.arrays import group_id
+from coach.analysis.queueing.arrays import format_tasks, group_id, is_part, parse_task_ids
 from coach.config import Settings, Switch
-from coach.launch.resubmission import Resubmission, read_job
-from coach.launch.spelling import format_time
+from coach.launch.resubmission import (
+    Resubmission,
+    last_facts,
+    read_job,
+    task_list,
+    tasks_of,
+    without_gpus_of_script,
+)
 from coach.model.errors import UserError
-from coach.model.slurm.cluster import Job, has_failed
+from coach.model.slurm.cluster import Job, has_failed, is_final
+from coach.model.slurm.job_action import QueuedJob
 from coach.sources.io import Io, Query
 from coach.sources.machine.user import user_name
 from coach.sources.slurm.kept_script import FoundScript, find_script, split_command
+from coach.workflows.jobs.ended_jobs import known_rows
 from coach.workflows.jobs.own_jobs import Named, look_up
 from coach.workflows.readonly import refuse_if_readonly
 
 _FORGOTTEN = ("Invalid job id", "Slurm does not know it")
 """Slurm's and coach's words for a job that is no longer in the queue."""
+_SAME_SUBMISSION_S = 2.0
 
 
-def find_again(
-    target: str, settings: Settings, env: Mapping[str, str], io: Io, known: Job | None = None
-) -> Resubmission:
-    """The script and resources of a job that coach did not launch. `known` is the job as it was seen before,
-    for a job that Slurm has forgotten. Raises UserError, also if no source has the script."""
+def find_again(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> Resubmission:
+    """The script, the resources and the tasks of a job that coach did not launch; where Slurm has forgotten
+    them, as coach saw them in the queue, or as accounting has them. Raises UserError, also if no source has
+    the script."""
     refuse_if_readonly(settings, "submits nothing", Switch.LAUNCH, Switch.RESUBMIT)
     try:
         found, wrong = look_up((target,), settings, env, io)
         if wrong:
             raise wrong[0][1]
     except UserError as error:
-        is_forgotten = any(words in error.message for words in _FORGOTTEN)
-        if not is_forgotten or known is None or known.user != user_name():
+        if not any(words in error.message for words in _FORGOTTEN):
             raise
-        return _forgotten(known, settings, io)
+        return _forgotten(target, settings, io, error)
     (named,) = found
     if not isinstance(named, Named):
         raise UserError(f"{target}: it ran without Slurm: it has no batch script")
-    job_id = group_id(named.job_id)
-    text = _ask(io, Query("job-detail", ("scontrol", "show", "job", named.rows[0].raw_job_id)), job_id)
-    facts = read_job(text)
-    return _made(job_id, _name_of(text), facts, named, settings, io)
+    first = next((row for row in named.rows if row.job_id == named.job_id), named.rows[0])
+    text = _ask(io, Query("job-detail", ("scontrol", "show", "job", first.raw_job_id)), first.job_id)
+    rows = (*named.rows, *_ended_tasks(named, settings, io))
+    return _made(named.job_id, _name_of(text), read_job(text), rows, settings, io)
 
 
-def _forgotten(job: Job, settings: Settings, io: Io) -> Resubmission:
-    """Made from the job as it was last seen, and from the script that accounting or its file has."""
-    limit = format_time(job.time_limit_s) if job.time_limit_s is not None else ""
-    seen = {
-        "BatchFlag": "1",
-        "WorkDir": job.work_dir,
-        "Command": job.command,
-        "Partition": job.partition,
-        "TimeLimit": limit,
-    }
-    facts = {name: value for name, value in seen.items() if value}
-    return _made(group_id(job.job_id), job.name, facts, None, settings, io)
+def _ended_tasks(named: Named, settings: Settings, io: Io) -> list[QueuedJob]:
+    """The tasks of an array that Slurm has forgotten: it forgets each some minutes after its end."""
+    if not any(is_part(row.job_id) for row in named.rows):
+        return []
+    since_s = min(row.submit_time_s or 0.0 for row in named.rows) - _SAME_SUBMISSION_S
+    known = known_rows(group_id(named.job_id), settings, io, user_name())
+    names = {row.name for row in named.rows}
+    return [_row(job) for job in known if job.name in names and (job.submit_time_s or 0.0) >= since_s]
+
+
+def _forgotten(target: str, settings: Settings, io: Io, error: UserError) -> Resubmission:
+    """Made from the job as it was last seen. Raises UserError with the words of `error` if no source
+    remembers it."""
+    jobs = known_rows(group_id(target), settings, io, user_name())
+    if not jobs:
+        raise UserError(
+            f"{error.message}; coach has not seen it in the queue, and accounting has no record of it",
+            "submit its script yourself: sbatch SCRIPT",
+        )
+    with_command = [job for job in jobs if job.command] or jobs
+    job = next((job for job in with_command if job.job_id == target), with_command[-1])
+    return _made(target, job.name, last_facts(job), list(map(_row, jobs)), settings, io, is_forgotten=True)
+
+
+def _row(job: Job) -> QueuedJob:
+    raw_job_id, used_s = job.raw_job_id or job.job_id, job.time_used_s
+    row = QueuedJob(job.job_id, raw_job_id, job.user, job.state, time_used_s=used_s, name=job.name)
+    return replace(row, submit_time_s=job.submit_time_s)
 
 
 def _made(
-    job_id: str, name: str, facts: Mapping[str, str], named: Named | None, settings: Settings, io: Io
+    target: str,
+    name: str,
+    facts: Mapping[str, str],
+    rows: Sequence[QueuedJob],
+    settings: Settings,
+    io: Io,
+    *,
+    is_forgotten: bool = False,
 ) -> Resubmission:
+    """`rows`: the job, or the tasks of its array."""
+    job_id, named, tasks = group_id(target), parse_task_ids(target), tasks_of(rows)
+    if named is not None and not tasks:
+        raise UserError(f"job {job_id}: it is no array, so it has no tasks")
+    wanted = named.tasks if named is not None else tuple(tasks)
+    failed = [task for task in wanted if task in tasks and has_failed(tasks[task].state)]
+    job_ids = (target, *(row.job_id for row in rows))
     found = find_script(io, job_id, facts.get("Command"), facts.get("WorkDir"))
     script = found.text
-    submitted = split_command(io, facts.get("Command", ""), facts.get("WorkDir"))
-    file, arguments = submitted or (None, ())
+    file, arguments = split_command(io, facts.get("Command", ""), facts.get("WorkDir")) or (None, ())
     kept = settings.cache_dir / "resubmit" / f"{job_id}.sh"
     is_there = file is not None and _holds(io, file, script)
     return Resubmission(
         job_id,
         name,
-        facts,
+        without_gpus_of_script(facts, script) if is_forgotten else facts,
         script,
         file if file is not None and is_there else kept,
         is_there,
-        (*_unkept(found), *_notes(arguments, named, file, is_there)),
+        (
+            *_unkept(found),
+            *_notes_on_tasks(wanted, tasks, is_forgotten=is_forgotten),
+            *_notes(arguments, file, rows, is_there=is_there, is_forgotten=is_forgotten),
+        ),
         settings.sbatch_timeout_s,
-        _tasks(named),
+        task_list(wanted, facts, job_ids),
         kept,
         arguments,
+        task_list(failed, facts, job_ids),
+        tuple(tasks.values()) or tuple(rows[:1]),
     )
 
 
-def _tasks(named: Named | None) -> str:
-    """The failed tasks of an array, else the named task; empty for a job that is no array."""
-    if named is None:
-        return ""
-    rows = {row.job_id.partition("_")[2]: row.state for row in named.rows if "_" in row.job_id}
-    failed = sorted((int(task) for task, state in rows.items() if task.isdecimal() and has_failed(state)))
-    task = named.job_id.partition("_")[2]
-    return ",".join(map(str, failed)) or (task if task.isdecimal() else "")
+def _notes_on_tasks(
+    wanted: Sequence[int], tasks: Mapping[int, QueuedJob], *, is_forgotten: bool
+) -> Iterator[str]:
+    if unknown := [task for task in wanted if task not in tasks]:
+        yield f"no source knows task {format_tasks(unknown)} of it: check that the array had it"
+    unended = [task for task in wanted if task in tasks and not is_final(tasks[task].state)]
+    if is_forgotten and unended:
+        yield f"how task {format_tasks(unended)} of it ended is not known"
+
+
+def _notes(
+    arguments: Sequence[str],
+    file: Path | None,
+    rows: Sequence[QueuedJob],
+    *,
+    is_there: bool,
+    is_forgotten: bool,
+) -> Iterator[str]:
+    yield "the job gets the environment variables that you have now, and waits for no other job"
+    if is_forgotten:
+        yield "Slurm has forgotten the job: only the options of its script and those shown hold"
+    if file is not None and not is_there:
+        yield f"{file} is not there any more or has changed: the script is taken as Slurm kept it"
+    if arguments:
+        yield "Slurm does not report where one argument of the script ends and the next begins: check them"
+    if any("+" in row.job_id for row in rows):
+        yield "only options in its script make it a job of several parts again"
 
 
 def _unkept(found: FoundScript) -> tuple[str, ...]:
@@ -100,25 +162,6 @@ def _unkept(found: FoundScript) -> tuple[str, ...]:
     return (
         f"the script is its file as it is now: the submitted copy is not available ({found.why_not_kept})",
     )
-
-
-def _notes(
-    arguments: Sequence[str], named: Named | None, file: Path | None, is_there: bool
-) -> tuple[str, ...]:
-    notes = ["the job gets the environment variables that you have now, and waits for no other job"]
-    if named is None:
-        notes.append("Slurm has forgotten the job: only the options of its script and those shown hold")
-    if file is not None and not is_there:
-        notes.append(f"{file} is not there any more or has changed: the script is taken as Slurm kept it")
-    if arguments:
-        notes.append(
-            "Slurm does not report where one argument of the script ends and the next begins: check them"
-        )
-    if named is not None and (
-        len(named.rows) > 1 or "_" in named.rows[0].job_id or "+" in named.rows[0].job_id
-    ):
-        notes.append("only options in its script make it an array, or a job of several parts, again")
-    return tuple(notes)
 
 
 def _ask(io: Io, query: Query, job_id: str) -> str:

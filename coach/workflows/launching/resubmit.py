@@ -9,14 +9,14 @@ from pathlib import Path
 from coach.config import Settings, Switch
 from coach.launch import submit as slurm
 from coach.launch.record import request_from
-from coach.launch.resubmission import submit_again
+from coach.launch.resubmission import Resubmission, submit_again
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.slurm.job_action import JobAction, Outcome
 from coach.model.training.run import Run
 from coach.sources.follow import describe
 from coach.sources.io import Io
-from coach.workflows.jobs.own_jobs import run_of
+from coach.workflows.jobs.own_jobs import Named, run_dirs_of, run_of
 from coach.workflows.launching.find_again import find_again
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -29,15 +29,41 @@ def request_again(run: Run) -> LaunchRequest:
 
 
 def plan_resubmit(
-    target: str, settings: Settings, env: Mapping[str, str], io: Io
+    target: str, settings: Settings, env: Mapping[str, str], io: Io, *, only_failed: bool | None = False
 ) -> LaunchRequest | JobAction:
     """The request to launch a run again, or the exact sbatch for a job that coach did not launch. Raises
-    UserError."""
+    UserError.
+
+    `only_failed`: True: only the tasks of an array that have failed; None: those of a whole array, if it has
+    any.
+    """
     refuse_if_readonly(settings, "submits nothing", Switch.LAUNCH, Switch.RESUBMIT)
     run = run_of(target, settings, env, io)
     if run is not None:
+        if only_failed:
+            raise UserError(f"{target}: it is one run, no array: leave out --failed")
         return request_again(run)
-    return submit_again(find_again(target, settings, env, io))
+    found = find_again(target, settings, env, io)
+    _refuse_runs(found, settings)
+    if only_failed and not found.failed_tasks:
+        why = "none of these tasks is known to have failed" if found.tasks else "it is no array"
+        raise UserError(f"job {target}: {why}: leave out --failed")
+    if only_failed is None and found.failed_tasks and target == found.job_id:
+        note = f"only the tasks that failed: `coach resubmit {target}` submits all"
+        found = replace(found, notes=(note, *found.notes), tasks=found.failed_tasks)
+    return submit_again(found, {"array": found.failed_tasks} if only_failed else None)
+
+
+def _refuse_runs(found: Resubmission, settings: Settings) -> None:
+    """Raise UserError for an array that coach launched: its tasks would write into the same run
+    directories."""
+    own = run_dirs_of([Named(job.job_id, (job,)) for job in found.jobs], settings) if found.tasks else {}
+    if own:
+        jobs = submit_again(found, {"array": found.failed_tasks or found.tasks}).jobs
+        raise UserError(
+            f"job {found.job_id}: coach launched its tasks, and each is a run: launch them again one by one",
+            "; ".join(f"coach resubmit {own[job.job_id].name}" for job in jobs if job.job_id in own),
+        )
 
 
 def perform_resubmit(action: JobAction, env: Mapping[str, str]) -> Outcome:
