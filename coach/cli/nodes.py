@@ -109,7 +109,10 @@ def _print_map(args: argparse.Namespace, settings: Settings, nodes: Sequence[Nod
         return 0
     print_table(
         ("NODE", "GPU", "JOB"),
-        [(slot.node, str(slot.index), slot.job_id or (None if slot.is_used else "idle")) for slot in slots],
+        [
+            (slot.node, str(slot.index), slot.job_id or ("idle" if slot.is_used is False else None))
+            for slot in slots
+        ],
         "lrl",
     )
     print_bad_rows(num_bad_rows)

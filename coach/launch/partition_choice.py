@@ -75,7 +75,11 @@ def gpu_partition(
 
     def rank(partition: Partition) -> tuple[bool, int, str]:
         types = free.get((partition.cluster, partition.name), ())
-        num_free = sum(each.free or 0 for each in types if wanted in (None, each.type))
+        num_free = sum(
+            (each.largest_free or 0) if each.free is None else each.free  # unknown on a node: at least these
+            for each in types
+            if wanted in (None, each.type)
+        )
         return partition.is_exclusive, -num_free, partition.name
 
     problem: UserError | None = None

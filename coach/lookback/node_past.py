@@ -6,7 +6,7 @@ Slurm reports only the present. A cluster of 10,000 nodes needs a few megabytes 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coach.model.slurm.cluster import Node
@@ -43,7 +43,7 @@ class NodePast:
         bound = max(MIN_LOOKS, MAX_LOOKS // len(nodes))
         for node in nodes:
             looks = self._looks.setdefault(node.name, deque())
-            gpus = _sum(gpu.allocated for gpu in node.gpus)
+            gpus = _sum([gpu.allocated for gpu in node.gpus])
             now = NodeLook(time_s, node.num_cpus_allocated, node.memory_allocated_mib, gpus)
             last = looks[-1] if looks else None
             if last is None or (last.cpus, last.memory_mib, last.gpus) != (
@@ -59,6 +59,6 @@ class NodePast:
         return self._looks.get(name, ())
 
 
-def _sum(counts: Iterable[int | None]) -> int | None:
+def _sum(counts: Sequence[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    return sum(known) if known and len(known) == len(counts) else None

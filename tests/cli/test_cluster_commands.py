@@ -303,6 +303,33 @@ def test_nodes_shows_the_gpus_free_for_a_job_and_the_job_on_each_gpu(
     assert len(gpus) == 12
 
 
+def test_gpus_of_shards_and_gpus_of_an_unknown_type_are_not_offered_as_free(
+    clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first node is as Slurm 22.05 prints it with two shard jobs and one `--gres=gpu:1`."""
+    line = "CPUAlloc=1 CPUTot=16 RealMemory=64000 AllocMem=1 State=MIXED Partitions=gpu Gres="
+    shared = "gpu:a100:4,shard:a100:16 GresUsed=gpu:a100:1(IDX:1),shard:a100:2(IDX:0,2),mps:0"
+    mixed = "gpu:a100:4,gpu:h200:4 GresUsed=gpu:3"
+    (clients / "nodes").write_text(f"NodeName=n1 {line}{shared}\nNodeName=n2 {line}{mixed}\n")
+    assert run(nodes, settings, "--backend", "slurm") == 0
+    rows = [row.split() for row in capsys.readouterr().out.splitlines()]
+    assert [row[5:8] for row in rows[1:]] == [["3/4", "1", "a100"], ["–/8", "–", "a100,h200"]]
+    assert run(nodes, settings, "--format", "json", "--backend", "slurm") == 0
+    answer = json.loads(capsys.readouterr().out)["nodes"]
+    assert [(each["num_gpus"], each["num_gpus_allocated"], each["num_gpus_free"]) for each in answer] == [
+        (4, 3, 1),
+        (8, None, None),
+    ]
+    assert run(nodes, settings, "--gpus", "--backend", "slurm") == 0
+    rows = [row.split() for row in capsys.readouterr().out.splitlines()]
+    assert rows[1:] == [["n1", str(gpu), "idle" if gpu == 3 else "–"] for gpu in range(4)] + [
+        ["n2", str(gpu), "–"] for gpu in range(8)
+    ]
+    assert run(partitions, settings, "--format", "json", "--backend", "slurm") == 0
+    (gpu,) = [p for p in json.loads(capsys.readouterr().out)["partitions"] if p["name"] == "gpu"]
+    assert {each["type"]: each["free"] for each in gpu["free_gpus"]} == {"a100": None, "h200": None}
+
+
 def test_partitions_tell_the_free_gpus_by_type(
     clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

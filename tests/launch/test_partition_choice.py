@@ -38,6 +38,13 @@ def where(made: Plan) -> tuple[str | None, int]:
     return made.resources.partition, made.resources.gpus_per_node
 
 
+def test_a_node_with_an_unknown_number_of_free_gpus_does_not_hide_those_of_the_others(tmp_path: Path) -> None:
+    unknown = replace(NODES[1], gpus=(GpuCount("a100", 4, None),))
+    nodes = (NODES[0], unknown, gpu_node("n3", "v100", free=3))
+    made = plan(tmp_path, site=site(V100, A100, nodes=nodes))
+    assert where(made) == ("a100", 2)
+
+
 @pytest.mark.parametrize(
     ("said", "closed", "expected"),
     [

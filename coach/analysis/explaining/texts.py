@@ -49,7 +49,8 @@ COLUMNS: dict[str, Text] = {
     ),
     "queue.nodes": ("the job's nodes; empty for a pending job", f"{_SQUEUE}, field NodeList", ""),
     "queue.gpus": (
-        "GPUs that are allocated, or requested; allocated does not mean used",
+        "GPUs that are allocated, or requested; allocated does not mean used; – for shards and MPS, which "
+        "are parts of a GPU",
         f"{_SQUEUE}, fields tres-alloc and tres-per-job, -node, -task",
         "the job's GPU screen shows their use, if it is measured",
     ),
@@ -140,7 +141,7 @@ COLUMNS: dict[str, Text] = {
     ),
     "nodes.memory": ("allocated memory, and all memory", f"{_NODES}, AllocMem and RealMemory", ""),
     "nodes.gpus": (
-        "allocated GPUs, and all GPUs, by type; allocated does not mean busy",
+        "allocated GPUs, also by shards or MPS, and all GPUs, by type; allocated does not mean busy",
         f"{_NODES}, Gres and GresUsed",
         "Enter shows which job has which GPU",
     ),

@@ -48,11 +48,11 @@ class TypeGpus:
 @dataclass(frozen=True, slots=True)
 class GpuSlot:
     """One GPU of a node, by its index. `job_id` is None if it is idle, or if its job is not known
-    (`is_used`)."""
+    (`is_used`). `is_used` is None if Slurm does not report which GPUs are in use."""
 
     node: str
     index: int
-    is_used: bool
+    is_used: bool | None
     job_id: str | None
 
 
@@ -153,11 +153,11 @@ def allocation_map(nodes: Iterable[Node], allocations: Iterable[GpuAllocation]) 
     for node in nodes:
         total = sum(gpu.total for gpu in node.gpus)
         used = frozenset(node.gpu_indices or ())
+        is_known = node.gpu_indices is not None or all(gpu.allocated == 0 for gpu in node.gpus)
         for index in sorted({*range(total), *used}):
             jobs = claims.get((node.name, index), set()) if index in used else set()
-            slots.append(
-                GpuSlot(node.name, index, index in used, next(iter(jobs)) if len(jobs) == 1 else None)
-            )
+            is_used = index in used if is_known else None
+            slots.append(GpuSlot(node.name, index, is_used, next(iter(jobs)) if len(jobs) == 1 else None))
     return tuple(slots)
 
 

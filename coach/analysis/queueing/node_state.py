@@ -42,6 +42,7 @@ _SHORT = {
     "powerdown": "power_down",
     "powerup": "powering_up",
     "power_up": "powering_up",
+    "power": "powered_down",  # before Slurm 21.08
     "pow_up": "powering_up",
     "pow_dn": "powering_down",
     "inval": "invalid_reg",

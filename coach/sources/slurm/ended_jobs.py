@@ -15,7 +15,7 @@ from dataclasses import fields, replace
 from coach.model.slurm.accounting import Efficiency, PastJob
 from coach.model.slurm.cluster import Job, is_final
 from coach.sources.io import Query, new_separator
-from coach.sources.slurm.gres import count_gpus
+from coach.sources.slurm.gres import count_gpus, has_parts_of_gpus
 from coach.sources.slurm.jobstats import parse_jobstats
 from coach.sources.slurm.text import (
     BadRow,
@@ -106,8 +106,8 @@ def _parse_job(row: Mapping[str, str]) -> Job:
     if not re.fullmatch(r"[A-Z][A-Z_]*", state):
         raise BadRow(f"not a state: {state!r}")
     limit_min = parse_count(row["TimelimitRaw"]) if row["TimelimitRaw"].isdecimal() else None
-    gpus = count_gpus(row["AllocTRES"]) if optional(row["AllocTRES"]) else count_gpus(row["ReqTRES"])
-    has_tres = optional(row["AllocTRES"]) or optional(row["ReqTRES"])
+    tres = optional(row["AllocTRES"]) or optional(row["ReqTRES"]) or ""
+    gpus = count_gpus(tres)
     code = parse_exit_code(row["ExitCode"])
     nodes = optional(row["NodeList"])
     return Job(
@@ -120,7 +120,7 @@ def _parse_job(row: Mapping[str, str]) -> Job:
         nodes=None if nodes == "None assigned" else nodes,
         num_nodes=parse_count(row["NNodes"]),
         num_cpus=parse_count(row["NCPUS"]),
-        num_gpus=gpus if gpus is not None else (0 if has_tres else None),
+        num_gpus=gpus if gpus is not None or not tres or has_parts_of_gpus(tres) else 0,
         time_used_s=parse_count(row["ElapsedRaw"]),
         time_left_s=None,
         time_limit_s=None if limit_min is None else limit_min * 60,

@@ -26,6 +26,9 @@ _ITEM = re.compile(
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]{0,200}\))")
 _INDICES = re.compile(r"\(IDX:([0-9,-]+)\)")
+_PARTS = re.compile(r"\((\d+/\d+(?:,\d+/\d+)*)\)")
+PARTS_OF_GPUS = frozenset({"shard", "mps"})
+"""GRES that are parts of GPUs. A GPU with one of them in use cannot be allocated as a whole."""
 _MAX_INDICES = 4096
 
 
@@ -37,7 +40,8 @@ class Gres:
     type: str | None
     count: int
     indices: tuple[int, ...] | None
-    """Indices of the items; None if Slurm does not report them (it never does for shards and MPS)."""
+    """Indices of the GPUs, of shards and MPS: of the GPUs with a part in use. None if Slurm does not report
+    them."""
 
 
 @lru_cache(maxsize=4096)
@@ -54,16 +58,25 @@ def parse_gres(expression: str) -> tuple[Gres, ...]:
         if match is None or item.strip() == "N/A":
             continue
         kind = match["type"]
-        indices = _INDICES.search(match["notes"] or "")
         found.append(
             Gres(
                 name=match["name"],
                 type=None if kind in (None, "(null)", "no_consume") else kind,
                 count=int(match["count"] or 1) * _UNITS[match["unit"] or ""],
-                indices=parse_indices(indices[1]) if indices else None,
+                indices=_parse_notes(match["notes"] or ""),
             )
         )
     return tuple(found)
+
+
+def _parse_notes(notes: str) -> tuple[int, ...] | None:
+    """The indices in `(IDX:0-1)`; of `(0/8,4/8)`, the parts in use of each GPU, the GPUs with some."""
+    if indices := _INDICES.search(notes):
+        return parse_indices(indices[1])
+    if parts := _PARTS.search(notes):
+        used = [part.partition("/")[0].strip("0") for part in parts[1].split(",")]
+        return tuple(index for index, is_used in enumerate(used) if is_used)
+    return None
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
@@ -111,13 +124,44 @@ def count_gpus(expression: str) -> int | None:
     return sum(gpus.values()) if gpus else None
 
 
-def gpu_indices(expression: str) -> tuple[int, ...] | None:
-    """Indices of all GPUs in an expression such as GresUsed; None if a GPU in use has no index."""
-    indices: list[int] = []
-    for item in parse_gres(expression):
-        if item.name != "gpu" or item.count == 0:
+def has_parts_of_gpus(expression: str) -> bool:
+    """True if shards or MPS are in the expression. How many GPUs they are parts of is not in it."""
+    return any(item.name in PARTS_OF_GPUS and item.count for item in parse_gres(expression))
+
+
+def gpus_in_use(gres: str, gres_used: str) -> Mapping[str | None, int | None]:
+    """GPUs in use of a node by type: allocated, or with shards or MPS in use; None if Slurm does not report
+    their number.
+
+    The count of shards is the number of GPUs in Slurm 22.05 and the number of shards in newer versions, so
+    the indices are counted. Without them, the count may still leave only one answer.
+    """
+    totals, wholes = parse_gpus(gres), parse_gpus(gres_used)
+    in_use: dict[str | None, int | None] = {**wholes}
+    parts = {(item.name, item.type): item.count for item in parse_gres(gres)}
+    for item in parse_gres(gres_used):
+        if item.name not in PARTS_OF_GPUS or not item.count:
             continue
-        if item.indices is None:
+        num_gpus = None if item.indices is None else len(item.indices)
+        total = totals.get(item.type) or sum(totals.values())
+        if num_gpus is None and total:
+            per_gpu = parts.get((item.name, item.type), 0) // total or item.count
+            most = min(item.count, total - wholes.get(item.type, 0))
+            num_gpus = most if most == -(-item.count // per_gpu) else None
+        before = in_use.get(item.type, 0)
+        in_use[item.type] = None if before is None or num_gpus is None else before + num_gpus
+    return in_use
+
+
+def gpu_indices(expression: str) -> tuple[int, ...] | None:
+    """Indices of all GPUs in use, also by shards or MPS, in an expression such as GresUsed; None if a GPU in
+    use has no index. The list of the shards of each type begins at 0, so with several types it gives none."""
+    indices: set[int] = set()
+    has_types = len(parse_gpus(expression)) > 1
+    for item in parse_gres(expression):
+        if item.name not in {"gpu", *PARTS_OF_GPUS} or item.count == 0:
+            continue
+        if item.indices is None or (has_types and item.name in PARTS_OF_GPUS):
             return None
-        indices += item.indices
+        indices.update(item.indices)
     return tuple(sorted(indices)) if parse_gpus(expression) else None

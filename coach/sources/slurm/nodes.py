@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from coach.model.slurm.cluster import GpuCount, Node, Partition
 from coach.sources.io import Query
-from coach.sources.slurm.gres import gpu_indices, parse_gpus
+from coach.sources.slurm.gres import gpu_indices, gpus_in_use, parse_gpus
 from coach.sources.slurm.text import BadRow, optional, parse_count, parse_duration, parse_time
 
 NODES_QUERY = Query("nodes", ("scontrol", "-a", "-d", "-o", "show", "nodes"))
@@ -25,7 +25,9 @@ _FREE_TEXT = re.compile(r" (Reason|Comment|Extra|InstanceId|InstanceType|Reserva
 _STAMP = re.compile(r" \[(?P<user>[^\s\]@]+)@(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\](?=\s|$)")
 _CPU_RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 _LINE_BREAK_IN_REASON = re.compile(r" {7,}")
-_STATES_WITH_WORK_TO_GIVE = frozenset({"idle", "cloud", "powered_down", "dynamic_norm", "dynamic_future"})
+_STATES_WITH_WORK_TO_GIVE = frozenset(
+    {"idle", "cloud", "powered_down", "power", "dynamic_norm", "dynamic_future"}
+)
 
 
 def nodes_query(cluster: str | None = None) -> Query:
@@ -144,13 +146,20 @@ def _parse_reason(text: str) -> tuple[str | None, re.Match[str] | None]:
 
 
 def _parse_node_gpus(gres: str, gres_used: str) -> tuple[GpuCount, ...]:
-    totals = parse_gpus(gres)
-    used = parse_gpus(gres_used)
+    totals, used = parse_gpus(gres), gpus_in_use(gres, gres_used)
     if len(totals) == 1:
         # Some versions name the type in only one of the two: `gpu:a100:4` and `gpu:(null):2(IDX:0-1)`.
         ((kind, total),) = totals.items()
-        return (GpuCount(kind, total, sum(used.values()) if used else None),)
-    return tuple(GpuCount(kind, total, used.get(kind, 0) if used else None) for kind, total in totals.items())
+        num_used = _sum_known(used.values()) if used else None
+        return (GpuCount(kind, total, None if num_used is None else min(total, num_used)),)
+    # GPUs in use whose type is not named may be of any type, unless they are all the others.
+    num_other = _sum_known(count for kind, count in used.items() if kind not in totals) if used else None
+    num_known = _sum_known(used.get(kind, 0) for kind in totals)
+    if num_other and num_known is not None and num_known + num_other >= sum(totals.values()):
+        used, num_other = totals, 0
+    return tuple(
+        GpuCount(kind, total, None if num_other != 0 else used.get(kind, 0)) for kind, total in totals.items()
+    )
 
 
 def parse_partitions(

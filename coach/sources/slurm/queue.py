@@ -14,7 +14,7 @@ from sys import intern
 
 from coach.model.slurm.cluster import Job, JobDraft, as_job, is_final
 from coach.sources.io import Query, new_separator
-from coach.sources.slurm.gres import count_gpus
+from coach.sources.slurm.gres import count_gpus, has_parts_of_gpus
 from coach.sources.slurm.text import (
     BadRow,
     Words,
@@ -249,7 +249,7 @@ def _parse_job_exit_code(text: str, state: str) -> int | None:
 
 def _count_job_gpus(words: tuple[str, str, str, str, str, str, str, str]) -> int | None:
     """GPUs of a whole job: the allocated ones if the site accounts for GPUs, else the requested ones per job,
-    node, task or socket; 0 if none were requested, None if their number is not known."""
+    node, task or socket; 0 if none were requested, None if their number is not known, as of shards."""
     allocated, per_job, per_node, per_task, per_socket, num_nodes, num_tasks, sockets = words
     for told, multipliers in (
         (allocated, ()),
@@ -267,4 +267,5 @@ def _count_job_gpus(words: tuple[str, str, str, str, str, str, str, str]) -> int
                 return None
             count *= factor
         return count
-    return 0
+    has_parts = any(map(has_parts_of_gpus, (allocated, per_job, per_node, per_task, per_socket)))
+    return None if has_parts else 0

@@ -11,7 +11,7 @@ import re
 
 from coach.model.slurm.cluster import GpuAllocation
 from coach.sources.io import Query
-from coach.sources.slurm.gres import parse_gres
+from coach.sources.slurm.gres import PARTS_OF_GPUS, parse_gres
 from coach.sources.slurm.node_sets import expand_nodes
 
 ALLOCATIONS_QUERY = Query("allocations", ("scontrol", "-a", "-d", "show", "jobs"))
@@ -61,7 +61,7 @@ def _allocations(job_id: str, record: str) -> list[GpuAllocation]:
     found = []
     for line in _NODES.finditer(record):
         for item in parse_gres(line["gres"]):
-            if item.name == "gpu" and item.count:
+            if item.name in {"gpu", *PARTS_OF_GPUS} and item.count:
                 nodes = expand_nodes(line["nodes"])
                 found.append(GpuAllocation(job_id, nodes, item.type, item.count, item.indices or ()))
     return found

@@ -78,7 +78,7 @@ def slot_lines(
     for slot in slots:
         job = jobs.get(slot.job_id or "")
         if not slot.is_used:
-            what: tuple[Span, ...] = (muted("idle"),)
+            what: tuple[Span, ...] = (muted(UNKNOWN if slot.is_used is None else "idle"),)
         elif slot.job_id is None:
             what = (Span("in use"), muted(untold if is_known else ""))
         else:

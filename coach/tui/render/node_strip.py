@@ -126,7 +126,7 @@ def _devices(node: NodeShare) -> str:
 
 def _cell(group: Sequence[NodeShare]) -> str:
     """The allocated share of these nodes, as the height of a block."""
-    total = sum(each.total for each in group)
+    total = sum(each.total for each in group if each.allocated is not None)
     known = [each.allocated for each in group if each.allocated is not None]
     if not known or not total:
         return _UNKNOWN

@@ -50,7 +50,7 @@ def test_an_expression_without_gpus_gives_unknown_and_not_zero() -> None:
 def test_shards_and_index_lists_are_separate_items() -> None:
     assert parse_gres("gpu:h100:4(IDX:0-2,5),shard:h100:6(0/8,6/8,0/8,0/8),gpu:(null):0(IDX:N/A)") == (
         Gres("gpu", "h100", 4, (0, 1, 2, 5)),
-        Gres("shard", "h100", 6, None),
+        Gres("shard", "h100", 6, (1,)),
         Gres("gpu", None, 0, None),
     )
 

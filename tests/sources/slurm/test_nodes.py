@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from coach.analysis.queueing.free_gpus import free_gpus
 from coach.model.slurm.cluster import GpuCount, Node
 from coach.sources.slurm.nodes import is_idle, parse_nodes, parse_partitions
 from tests.sources.scripted_io import captured
@@ -81,6 +82,11 @@ def test_a_node_has_its_allocated_cpus_memory_and_gpus() -> None:
         ("gpu:a100:4(S:0-1)", "gpu:(null):2(IDX:0-1)", (GpuCount("a100", 4, 2),)),
         ("gpu:a100:4,gpu:h100:2", "gpu:h100:1(IDX:0)", (GpuCount("a100", 4, 0), GpuCount("h100", 2, 1))),
         ("gpu:8", "", (GpuCount(None, 8, None),)),
+        ("gpu:a100:4,gpu:h200:4", "gpu:3", (GpuCount("a100", 4, None), GpuCount("h200", 4, None))),
+        ("gpu:a100:4,gpu:h200:4", "gpu:0", (GpuCount("a100", 4, 0), GpuCount("h200", 4, 0))),
+        ("gpu:a100:4,gpu:h200:4", "gpu:8", (GpuCount("a100", 4, 4), GpuCount("h200", 4, 4))),
+        ("gpu:a100:4,gpu:h200:4", "gpu:sxm:1", (GpuCount("a100", 4, None), GpuCount("h200", 4, None))),
+        ("gpu:a100:4,gpu:h200:4", "gpu:a100:2,gpu:1", (GpuCount("a100", 4, None), GpuCount("h200", 4, None))),
         ("(null)", "(null)", ()),
     ],
 )
@@ -96,6 +102,44 @@ def test_gpus_in_use_are_counted_by_type_or_unknown_if_not_reported(
     assert num_bad == 0
 
 
+@pytest.mark.parametrize(
+    ("gres", "used", "expected"),
+    [
+        ("gpu:a100:4,shard:a100:16", "gpu:a100:1(IDX:1),shard:a100:2(IDX:0,2),mps:0", {"a100": 3}),
+        ("gpu:a100:4,mps:a100:400", "gpu:a100:1(IDX:1),shard:0,mps:a100:1(IDX:0)", {"a100": 2}),
+        ("gpu:l4:2,shard:l4:16", "gpu:l4:1(IDX:1),shard:l4:10(10/10,0/10)", {"l4": 2}),
+        ("gpu:4,shard:32", "gpu:0(IDX:N/A),shard:9(0/8,8/8,1/8,0/8)", {None: 2}),
+        ("gpu:1,shard:8", "gpu:0,shard:3", {None: 1}),
+        ("gpu:a100:4,shard:a100:16", "gpu:a100:0,shard:a100:1", {"a100": 1}),
+        ("gpu:a100:4,shard:a100:16", "gpu:a100:0,shard:a100:3", {"a100": None}),
+        ("gpu:a100:4,shard:a100:16", "gpu:a100:0,shard:a100:16", {"a100": 4}),
+        ("gpu:a100:4,mps:a100:400", "gpu:a100:4(IDX:0-3),mps:a100:0(0/100,0/100,0/100,0/100)", {"a100": 4}),
+        (
+            "gpu:a100:2,gpu:h200:2,shard:a100:8,shard:h200:8",
+            "gpu:a100:0(IDX:N/A),gpu:h200:1(IDX:2),shard:a100:5(4/4,1/4),shard:h200:0(0/4,0/4)",
+            {"a100": 2, "h200": 1},
+        ),
+        (
+            "gpu:a100:2,gpu:h200:2,shard:8",
+            "gpu:a100:0(IDX:N/A),gpu:h200:0(IDX:N/A),shard:2",
+            {"a100": None, "h200": None},
+        ),
+    ],
+)
+def test_a_gpu_with_shards_or_mps_in_use_is_not_free_for_a_job_that_wants_a_gpu(
+    gres: str, used: str, expected: dict[str | None, int | None]
+) -> None:
+    line = (
+        f"NodeName=n1 CPUAlloc=1 CPUTot=8 Gres={gres} GresUsed={used} RealMemory=10 AllocMem=1 State=MIXED "
+        "Partitions=a"
+    )
+    (node,), _ = parse_nodes(line)
+    assert {gpu.type: gpu.allocated for gpu in node.gpus} == expected
+    free = {gpu.type: gpu.free for gpu in free_gpus([node])}
+    totals = {gpu.type: gpu.total for gpu in node.gpus}
+    assert free == {kind: None if num is None else totals[kind] - num for kind, num in expected.items()}
+
+
 def test_malformed_lines_and_duplicate_nodes_are_counted_as_bad() -> None:
     text = captured("scontrol-nodes-22.05.txt").decode()
     nodes, num_bad = parse_nodes(text + "garbage\n" + text.split("\n")[0] + "\n")
@@ -107,6 +151,10 @@ def test_malformed_lines_and_duplicate_nodes_are_counted_as_bad() -> None:
     [
         ("idle", True),
         ("idle+cloud+powered_down", True),
+        ("idle+cloud+power", True),
+        ("idle+power", True),
+        ("idle+power+powering_down", False),
+        ("idle+power_down", False),
         ("idle+drain", False),
         ("idle+planned", False),
         ("idle+reserved", False),
@@ -115,7 +163,9 @@ def test_malformed_lines_and_duplicate_nodes_are_counted_as_bad() -> None:
     ],
 )
 def test_only_a_node_that_takes_jobs_counts_as_idle(state: str, expected: bool) -> None:
-    assert is_idle(Node("n", state, None, (), 1, 0, 1, 0, ())) is expected
+    node = Node("n", state, None, (), 1, 0, 1, 0, (GpuCount(None, 1, 0),))
+    assert is_idle(node) is expected
+    assert [gpu.free for gpu in free_gpus([node])] == [1 if expected or state == "mixed" else 0]
 
 
 def test_partitions_combine_their_configuration_with_the_sums_of_their_nodes() -> None:
