@@ -66,7 +66,8 @@ class Monitor:
             del self._sources[key]
         for name, sources in targets.items():
             if name not in self._targets:
-                self._targets[name] = WatchedTarget(name, set(sources))
+                followed = frozenset(sources)
+                self._targets[name] = WatchedTarget(name, followed, dict.fromkeys(followed, 1))
         return dropped
 
     def apply(self, reading: Reading) -> bool:
@@ -80,7 +81,7 @@ class Monitor:
         key = reading.source if reading.target is None else f"{reading.source}:{reading.target}"
         is_news = self._note_source(key, reading)
         if target is not None:
-            target.note_progress(reading)
+            is_news = target.note_progress(reading) or is_news
         return self._apply_payload(reading, target) or is_news
 
     def _note_source(self, key: str, reading: Reading) -> bool:
@@ -201,7 +202,7 @@ class Monitor:
 
     def target(self, name: str, now_s: float) -> TargetSnapshot:
         """The current state of one target, even before all of its sources have answered."""
-        return self._look_at(self._targets.get(name) or WatchedTarget(name, set()), now_s)
+        return self._look_at(self._targets.get(name) or WatchedTarget(name, frozenset(), {}), now_s)
 
     def history(self, target: str) -> History:
         """The series of a target; empty for an unknown one.
@@ -210,6 +211,12 @@ class Monitor:
         """
         known = self._targets.get(target)
         return known.history if known is not None else History()
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Keys of the sources that targets wait for since their ends became known."""
+        ended = [each for each in self._targets.values() if each.ended_s]
+        return frozenset(f"{source}:{each.name}" for each in ended for source in each.awaited)
 
     def judge_again(self) -> None:
         """Diagnose every target anew, because the rules have changed."""
@@ -222,7 +229,11 @@ class Monitor:
         is_due = target.diagnosed_s is None or not 0 <= now_s - target.diagnosed_s < DIAGNOSE_INTERVAL_S
         if target.snapshot is not None and not (target.is_changed or (is_live and is_due)):
             return
+        was_alive = target.snapshot is not None and target.snapshot.state is not None and is_live
         target.snapshot = self._look_at(target, now_s)
+        if was_alive and target.snapshot.has_ended:
+            target.await_end(now_s)
+            self._diagnoses.pop(target.name, None)  # it was of the running job
         if not target.is_judgeable or not (is_due or target.snapshot.has_ended):
             return
         if self._diagnose is None:

@@ -44,8 +44,12 @@ class WatchedTarget:
     """Everything that is known about one target."""
 
     name: str
-    awaited: set[str]
-    """Sources that have not answered yet. The target is judged only after all have."""
+    sources: frozenset[str]
+    """The sources that follow it."""
+    awaited: dict[str, int]
+    """Source → the number of complete answers that it still owes. The target is judged only after all."""
+    ended_s: float = 0.0
+    """When its end became known, if it was followed before; answers from before that do not count."""
     history: History = field(default_factory=History)
     facts: RunFacts | None = None
     job: Job | None = None
@@ -85,22 +89,38 @@ class WatchedTarget:
         later."""
         return not self.awaited and not self.behind
 
+    def await_end(self, now_s: float) -> None:
+        """Wait for its sources again: they were read before its end, which has just become known.
+
+        Each owes two answers, because the log scanner holds back an unfinished error until a look finds
+        nothing more. The row is left out: it costs Slurm a request, and has told the end.
+        """
+        self.awaited, self.ended_s = dict.fromkeys(self.sources - {"row"}, 2), now_s
+
     def apply(self, reading: Reading) -> bool:
         """Take in one reading. Returns True if its payload was new."""
         is_news = self._apply_payload(reading.payload, reading.time_s)
         self.is_changed = self.is_changed or is_news
         return is_news
 
-    def note_progress(self, reading: Reading) -> None:
-        """Record whether the reading's source has answered and caught up."""
-        if self.snapshot is None or reading.source in self.awaited:
+    def note_progress(self, reading: Reading) -> bool:
+        """Record whether the reading's source has answered and caught up. Returns True if the target waited
+        for that."""
+        num_owed = self.awaited.get(reading.source, 0)
+        if self.snapshot is None or num_owed:
             self.is_changed = True
         if not reading.is_caught_up:
             self.behind.add(reading.source)
         elif not reading.is_part:
             self.behind.discard(reading.source)
-        if not reading.is_part:
-            self.awaited.discard(reading.source)
+        is_late = reading.time_s - reading.duration_s >= self.ended_s
+        if not num_owed or reading.is_part or not is_late:
+            return False
+        if num_owed == 1 or reading.error is not None:
+            del self.awaited[reading.source]
+        elif reading.is_caught_up:
+            self.awaited[reading.source] = num_owed - 1
+        return True
 
     def join_job(self, row: Job | None) -> None:
         """Set the target's row in the queue."""

@@ -23,7 +23,6 @@ MAX_LIVE = 12
 TURN_S = 300.0
 MAX_ENDED = 4
 """How many ended jobs are read at a time. Each takes a few files and one judgement."""
-PATIENCE_S = 120.0
 SETTLE_S = 15.0
 """A job is judged once more this long after its end: a file server delivers the last lines of its nodes
 late."""
@@ -104,26 +103,16 @@ class FollowList:
         return [each for each in (*runs, *jobs) if (each.ended_s or 0.0) >= since_s]
 
     def _is_settled(self, ended: _Ended) -> bool:
-        """True once the job was judged later than SETTLE_S after its end, and not from files that were read
-        before. It then stays settled."""
+        """True once the job was judged later than SETTLE_S after its end. It then stays settled."""
         context, name = self._context, ended.target
         if name in self._settled or name in context.kept:
             return True
         if name in context.found and name in context.snapshot.diagnoses:
             judged_s = self._judged_s.setdefault(name, context.now_s)
             since_s = ended.ended_s if ended.ended_s is not None else judged_s
-            if context.now_s - since_s > SETTLE_S and not self._are_files_old(name, since_s):
+            if context.now_s - since_s > SETTLE_S:
                 self._settled.add(name)
         return name in self._settled
-
-    def _are_files_old(self, name: str, ended_s: float) -> bool:
-        """True if its log or its metrics were last read before its end: on a busy machine that may be half a
-        minute ago. coach waits for them at most PATIENCE_S."""
-        sources = self._context.snapshot.sources
-        found = (sources.get(f"{kind}:{name}") for kind in ("log", "metrics"))
-        read_s = [each.data_time_s for each in found if each is not None and each.data_time_s is not None]
-        is_old = any(time_s <= ended_s for time_s in read_s)
-        return is_old and self._context.now_s - ended_s <= PATIENCE_S
 
     @property
     def _can_read_foreign(self) -> bool:

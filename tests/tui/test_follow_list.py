@@ -12,7 +12,7 @@ from coach.tui.follow_list import MAX_ENDED, SETTLE_S, FollowList
 from coach.tui.key_guard import TypedOn
 from coach.tui.mode import Mode
 from coach.tui.screen_specs import Follows
-from tests.tui.fake_session import NOW_S, FakeSession, make_job, make_snapshot, status
+from tests.tui.fake_session import NOW_S, FakeSession, make_job, make_snapshot
 
 
 class Clock:
@@ -82,19 +82,6 @@ def test_a_job_with_a_kept_verdict_is_not_read_until_it_runs_again() -> None:
     assert (targets(follow_list), context.unread) == ((), [])
     context.kept.clear()  # as the app does when it was judged anew
     assert targets(follow_list) == ("1",)
-
-
-def test_a_verdict_from_a_log_that_was_read_before_the_end_is_not_the_last() -> None:
-    """On a busy machine the log of a job was not read for so long that it was said to have none."""
-    context, _ = context_of(ended(1, "FAILED", SETTLE_S + 1))
-    follow_list = FollowList(context)
-    judge(context, "1")
-    read = context.snapshot
-    for key in ("log:1", "metrics:1"):
-        context.snapshot = replace(read, sources={key: status(key, SETTLE_S + 2)})
-        assert targets(follow_list) == ("1",)
-    context.snapshot = replace(read, sources={"log:1": status("log:1", 0.0)})
-    assert targets(follow_list) == ()
 
 
 def test_jobs_that_have_just_ended_make_room_at_their_verdict_and_are_looked_at_once_more() -> None:

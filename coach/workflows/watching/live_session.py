@@ -241,6 +241,8 @@ class WatchSession:
                 continue
             if time.monotonic() >= due_s and not self._is_stopping.is_set():
                 self._snapshot = self._picture()
+                if awaited := self._monitor.awaited:
+                    self._poller.refresh_soon(awaited.__contains__)
                 told_s, news_s = time.monotonic(), None
                 if self._sharer is not None and not self._settings.is_readonly:
                     self._sharer.tell(self._snapshot)

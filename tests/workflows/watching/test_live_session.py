@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from coach import runs
 from coach.config import Settings
+from coach.model.judging.finding import Diagnosis
 from coach.model.snapshot import Snapshot, Watch
 from coach.sources.io import Io, SystemIo
 from coach.workflows.watching import live_session
@@ -215,6 +217,50 @@ def test_a_dead_controller_is_named_and_the_last_snapshot_stays(
     wait_until(lambda: updates.last and updates.last.sources["jobs"].error, 10, "the failure is told")
     assert [job.job_id for job in session.snapshot.jobs] == ["17"]
     assert session.snapshot.sources["jobs"].data_time_s is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "last_lines", "expected"),
+    [
+        ("start\n", "slurmstepd: error: Job 17 exceeded memory limit (2 > 1), being killed\n", "MEM007"),
+        ("", "slurmstepd: error: *** JOB 17 ON node1 CANCELLED DUE TO TIME LIMIT ***", "JOB002"),
+        (
+            "",
+            'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    import einops\n'
+            "ModuleNotFoundError: No module named 'einops'\n",
+            "ENV007",
+        ),
+    ],
+    ids=["after others", "unfinished", "all at once"],
+)
+def test_a_job_that_ends_is_judged_with_the_last_lines_of_its_log(
+    sessions: list[WatchSession], settings: Settings, before: str, last_lines: str, expected: str
+) -> None:
+    """Its log was read before its end, and would else be said to hold no cause, or nothing."""
+    run_dir = make_run(settings, RUN, state="RUNNING", launch={"recipe": "ddp"})
+    io, log = QueueAndDisk(), runs.scheduler_logs(run_dir.parent, RUN)[0]
+    runs.link_scheduler_logs(runs.RunPaths(run_dir))
+    log.write_text(before)
+    io.fake.answer("jobs", squeue({"job_id": "17", "user": "me"}))
+    session, updates = start(sessions, settings, io)
+    session.watch(Watch(targets=(RUN,)))
+    wait_until(lambda: RUN in session.snapshot.diagnoses, 20, "the running job is judged")
+
+    def read_s() -> float | None:
+        return session.snapshot.sources[f"log:{RUN}"].data_time_s
+
+    last_s = read_s()
+    wait_until(lambda: read_s() != last_s, 20, "the log was read a moment ago")
+    log.write_text(before + last_lines)
+    io.fake.answer("jobs", squeue({"job_id": "17", "user": "me", "state": "FAILED", "exit_code": "256"}))
+    session.refresh_soon(is_cluster_only=True)
+
+    def verdicts() -> list[Diagnosis]:
+        found = [each.diagnoses[RUN] for each in updates.snapshots if RUN in each.diagnoses]
+        return [each for each in found if each.state == "FAILED"]
+
+    wait_until(verdicts, 20, "the ended job is judged")
+    assert {each.findings[0].rule for each in verdicts()} == {expected}
 
 
 def test_a_wrong_threshold_in_the_config_is_reported_and_the_rules_use_their_defaults(
