@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from coach.analysis.jobs.eligible_jobs import list_jobs
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import print_line, printable
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import JobAction, Outcome, Verb
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.jobs.job_actions import perform, plan_action
 
 
@@ -41,7 +41,7 @@ def run_action(
     time_limit_s: int | None = None,
 ) -> int:
     """Exit status: 0 done for all named targets, 1 not confirmed, 2 refused or some left out."""
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     action = plan_action(verb, targets, settings, os.environ, io, time_limit_s)
     return carry_out(action, args, lambda action: perform(action, os.environ, time.time()))
 

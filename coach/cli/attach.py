@@ -13,12 +13,12 @@ from dataclasses import asdict
 
 from coach.analysis.measured.provenance import visible_gpus
 from coach.cli.acting import add_answers, is_confirmed, say
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import print_line, printable
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.reading import Reading, TelemetryChunk
 from coach.model.training.telemetry import GpuSample, HostSample, SensorGap
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.slurm.overlap_step import StreamSource
 from coach.workflows.jobs.attach import begin_attach, plan_attach, streams
 
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Measure until the job ends, or Ctrl+C. Exit status: 0 measured until the end, 1 not confirmed, 2
     refused or nothing was measured, 130 Ctrl+C."""
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     action = plan_attach(args.target, settings, os.environ, io, args.python or sys.executable)
     if args.dry_run:
         for command in action.commands:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from coach.analysis.comparing.sweep_table import group_of
 from coach.analysis.jobs.named_run import first_of_group
 from coach.cli import acting
+from coach.cli.reading_io import slurm_io
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import Verb
-from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.io import SystemIo
 from coach.workflows.judging.targets import list_runs
 
 
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: see `run_action`."""
     targets = args.targets
     if args.group:
-        io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+        io = slurm_io(settings)
         targets = [run_id for target in targets for run_id in _group_of(target, settings, io)]
     return acting.run_action(Verb.CANCEL, args, settings, targets)
 

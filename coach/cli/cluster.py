@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coach.cli.reading_io import slurm_io
 from coach.config import BACKENDS, Settings
 from coach.late import late
 from coach.model.errors import OTHERS_JOBS, UserError, hidden_by_site
 from coach.model.reading import JobList, NodeList, PartitionList
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Job, Node, Partition
 from coach.sources.base import PollingSource
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.sources.slurm.client import Client, JobsSource, NodesSource, ask_private_kinds
 from coach.sources.slurm.nodes import nodes_query, parse_nodes, parse_partitions, partitions_query
@@ -89,7 +89,7 @@ def look(
 
     `clusters` are queried by name, one after the other, instead of the local one.
     """
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     is_local = resolve_backend(backend or settings.launch.backend, os.environ) == "local"
     if clusters and is_local:
         raise UserError(f"--clusters {','.join(clusters)}: the local backend is this machine alone")
@@ -169,15 +169,13 @@ def _look_at_clusters(io: Io, clusters: Sequence[str], source: str, user: str | 
 
 def read_allocations(settings: Settings) -> tuple[tuple[GpuAllocation, ...], str | None]:
     """The GPUs of each job, from one query for all jobs, and the error if Slurm did not report them."""
-    answer = Client(SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)).ask(
-        ALLOCATIONS_QUERY
-    )
+    answer = Client(slurm_io(settings)).ask(ALLOCATIONS_QUERY)
     return ((), answer.error) if answer.error is not None else (parse_allocations(answer.text)[0], None)
 
 
 def print_if_jobs_are_hidden(settings: Settings) -> None:
     """Report on stderr if the site hides other users' jobs. Queries the configuration."""
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     if "jobs" in (ask_private_kinds(io, user_name()) or ()):
         print(f"coach: {hidden_by_site(OTHERS_JOBS)}", file=sys.stderr)
 

@@ -14,10 +14,11 @@ from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group, Point, best_first
 from coach.analysis.comparing.two_runs import Comparison, Row
 from coach.cli.cluster import add_options
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import UNKNOWN, print_line, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.sources.io import Io, SystemIo, scrubbed_environment
+from coach.sources.io import Io
 from coach.sources.machine.user import user_name
 from coach.workflows.backend import resolve_backend
 from coach.workflows.judging.compared import compare_targets
@@ -53,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     backend, user = resolve_backend(args.backend or settings.launch.backend, os.environ), user_name()
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     if args.after is None:
         return _show_group(args, settings, io, backend, user)
     if args.best is not None:

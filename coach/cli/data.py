@@ -10,11 +10,11 @@ from dataclasses import asdict
 
 from coach.analysis.spelling.sizes import format_bytes
 from coach.cli import sentence
+from coach.cli.reading_io import slurm_io
 from coach.cli.runs_clean import is_agreed
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings, Switch
 from coach.runs import expand_home
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.workflows.launching.datasets import fetch, list_data
 from coach.workflows.launching.generated_data import find_generated, remove_generated
@@ -90,7 +90,7 @@ def _fetch(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _clean(is_confirmed: bool, settings: Settings) -> int:
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     found = find_generated(settings, io, user_name())
     if not found.sets:
         print("coach: nothing to remove", file=sys.stderr)

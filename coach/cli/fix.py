@@ -19,6 +19,7 @@ from coach.cli.acting import is_confirmed, say
 from coach.cli.fix_answer import print_answer, show_offer
 from coach.cli.fix_choice import leading_on, list_fixes, wanted_fixes
 from coach.cli.fix_foreign import show_foreign, with_advice
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import print_line, printable
 from coach.config import Settings, Switch
 from coach.lookback.history import History
@@ -26,7 +27,7 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import Plan
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
-from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.workflows.judging.check import Checked
 from coach.workflows.judging.compared import compare_targets
@@ -88,7 +89,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 launched (with --wait: and completed), 1 not confirmed or not completed, 2 refused."""
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     checked, name = _named(args, settings, io)
     parent = checked.snapshot.run
     if parent is None:

@@ -13,12 +13,12 @@ from coach.analysis.query.language import in_order
 from coach.cli.cluster import add_options
 from coach.cli.listing import add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import print_bad_rows, print_json, printable
 from coach.config import Settings
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import is_final, job_as_dict
 from coach.model.training.other_machine import rough_age
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.workflows.backend import resolve_backend
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     user = user_name()
     vocabulary = past_job_vocabulary(user, expand_nodes)
     listing = read_listing(args, vocabulary)
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
     past = read_past_jobs(settings, io, user, backend, past_s=args.days * _DAY_S, limit=args.limit)
     for note in past.notes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -18,13 +17,14 @@ from coach.cli.cluster import add_clusters, add_options, hidden_as_json, look, p
 from coach.cli.listing import Listing, add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.place import print_place
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job, job_as_dict
 from coach.model.training.other_machine import last_word, rough_age
 from coach.model.training.other_machine import place as place_of
-from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.node_sets import expand_nodes
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if not args.unfold:
         jobs = _row_per_array(jobs)
     if args.why:
-        _print_reasons(in_order(jobs, listing.orders), _io(settings))
+        _print_reasons(in_order(jobs, listing.orders), slurm_io(settings))
         if place is not None:
             print_place(place)
     else:
@@ -102,16 +102,12 @@ def _remember(settings: Settings, own: list[Job]) -> None:
         print(f"coach: {printable(note)}", file=sys.stderr)
 
 
-def _io(settings: Settings) -> SystemIo:
-    return SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
-
-
 def _read_place(settings: Settings, user: str, jobs: list[Job]) -> PlaceInQueue | None:
     """The place in the queue; None unless an own Slurm job waits. Local runs have no queue."""
     if not any(job.state == "PENDING" and job.user == user and job.raw_job_id for job in jobs):
         return None
 
-    return read_place(_io(settings), user)
+    return read_place(slurm_io(settings), user)
 
 
 def _place_as_json(place: PlaceInQueue | None) -> dict[str, Any]:

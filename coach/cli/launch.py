@@ -9,14 +9,14 @@ import json
 import os
 import shlex
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coach.cli.launch_own import launch_as_is, with_program
 from coach.cli.launch_request import configure as configure
 from coach.cli.launch_request import request_of
+from coach.cli.reading_io import slurm_io, telling_of_wait
 from coach.cli.text import print_verbatim, printable
 from coach.config import Settings, Switch
 from coach.late import late
@@ -26,7 +26,7 @@ from coach.model.launching.launch import (
     Plan,
     Submitted,
 )
-from coach.sources.io import CommandResult, Query, SystemIo, scrubbed_environment
+from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.workflows.launching.refusals import remember_answers
 from coach.workflows.launching.start import check_ready, wait
@@ -83,7 +83,7 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
     """Turn a request into a run, as `--dry-run`, `--wait` and `--format` ask."""
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     env = os.environ
-    io = TellingIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s, tell=_say)
+    io = slurm_io(settings)
     plan = prepare(asked, settings, env, io, time.time())
     for line in plan.notes:
         _say(line)
@@ -99,7 +99,8 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
     going = still_going.same_launch(plan, settings, io)
     if going is not None:
         _say(f"note: {going.run_id} has the same recipe and values, and is {going.state} by its record")
-    with telling_of_wait(_say) if plan.backend == "slurm" else contextlib.nullcontext():
+    waiting = telling_of_wait(_say, "waiting for the controller")
+    with waiting if plan.backend == "slurm" else contextlib.nullcontext():
         submitted = submit(plan, settings, env, io)
     notes = [line for each in submitted for line in each.notes]
     for line in (*notes, *remember_answers(plan, settings)[1]):
@@ -198,41 +199,3 @@ def _answer(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | N
 
 def _say(line: str) -> None:
     print(f"coach: {printable(line)}", file=sys.stderr)
-
-
-WAITING_AFTER_S = 5.0
-_CLIENTS = frozenset({"squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "sbatch"})
-
-
-class TellingIo(SystemIo):
-    """The real Io; `tell` gets a line if a Slurm client has not answered for a while."""
-
-    def __init__(
-        self,
-        env: Mapping[str, str],
-        *,
-        timeout_s: float,
-        tell: Callable[[str], object],
-        after_s: float = WAITING_AFTER_S,
-    ) -> None:
-        super().__init__(env, timeout_s=timeout_s)
-        self._tell = tell
-        self._after_s = after_s
-
-    def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
-        if query.argv[0] not in _CLIENTS:
-            return super().run(query, timeout_s)
-        with telling_of_wait(self._tell, self._after_s):
-            return super().run(query, timeout_s)
-
-
-@contextlib.contextmanager
-def telling_of_wait(tell: Callable[[str], object], after_s: float = WAITING_AFTER_S) -> Iterator[None]:
-    """Call `tell` if the block takes longer than `after_s` seconds."""
-    timer = threading.Timer(after_s, tell, ("waiting for the controller",))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -1,7 +1,8 @@
-"""An Io that reports the file that it reads, and the progress, if reading takes long.
+"""The Ios of commands, which report what takes long: an answer of Slurm, or a file of gigabytes.
 
-A log of gigabytes takes a minute to read. After a second and a half the user gets a message with the cause
-that the end of the log names by itself, and can stop the reading.
+Slurm's clients wait for half a minute before they say that the controller is away: after three seconds the
+user is told. A log of gigabytes takes a minute to read. After a second and a half the user gets a message
+with the cause that the end of the log names by itself, and can stop the reading.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +23,8 @@ from coach.late import late
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding
 from coach.node.secret_words import mask_text
+from coach.sources.io import CommandResult, Query, SystemIo, scrubbed_environment
 from coach.sources.io import Io as Io
-from coach.sources.io import SystemIo, scrubbed_environment
 
 if TYPE_CHECKING:
     from coach.workflows.judging import far_end
@@ -35,8 +37,61 @@ _FAR_BYTES = 64 << 20
 """With less than this to read, the whole answer comes soon."""
 
 
-class ReadingIo(SystemIo):
-    """`tell` gets a line every few seconds while a file is read. `end_of` returns the cause that the end of a
+WAITING_AFTER_S = 3.0
+_CLIENTS = frozenset({"squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "sbatch"})
+
+
+class TellingIo(SystemIo):
+    """The real Io; `tell` gets a line if a Slurm client has not answered for a while, and no second one until
+    Slurm has answered."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        *,
+        timeout_s: float,
+        tell: Callable[[str], object],
+        waiting_after_s: float = WAITING_AFTER_S,
+    ) -> None:
+        super().__init__(env, timeout_s=timeout_s)
+        self._tell = tell
+        self._waiting_after_s = waiting_after_s
+        self._is_silence_told = False
+
+    def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
+        if query.argv[0] not in _CLIENTS or self._is_silence_told:
+            result = super().run(query, timeout_s)
+        else:
+            limit_s = self._timeout_s if timeout_s is None else timeout_s
+            words = f"Slurm has not answered for {self._waiting_after_s:.0f} s"
+            words = f"{words}; {query.argv[0]} may take up to {limit_s:.0f} s"
+            with telling_of_wait(self._tell_once, words, self._waiting_after_s):
+                result = super().run(query, timeout_s)
+        if result.returncode == 0:
+            self._is_silence_told = False
+        return result
+
+    def _tell_once(self, words: str) -> None:
+        self._is_silence_told = True
+        self._tell(words)
+
+
+@contextlib.contextmanager
+def telling_of_wait(
+    tell: Callable[[str], object], words: str, after_s: float = WAITING_AFTER_S
+) -> Iterator[None]:
+    """Call `tell` with these words if the block takes longer than `after_s` seconds."""
+    timer = threading.Timer(after_s, tell, (words,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class ReadingIo(TellingIo):
+    """`tell` also gets a line every few seconds while a file is read. `end_of` returns the cause that the end of a
     file names. It is called once for each file that has much left to read."""
 
     def __init__(
@@ -49,8 +104,7 @@ class ReadingIo(SystemIo):
         every_s: float = EVERY_S,
         end_of: Callable[[Path], str | None] = lambda path: None,
     ) -> None:
-        super().__init__(env, timeout_s=timeout_s)
-        self._tell = tell
+        super().__init__(env, timeout_s=timeout_s, tell=tell)
         self._every_s = every_s
         self._end_of = end_of
         self._with_end: set[Path] = set()
@@ -79,12 +133,17 @@ def told_cause(finding: Finding) -> str:
     return f"{finding.severity.word} {finding.rule}: {mask_text(finding.summary)}"
 
 
+def _say(line: str) -> None:
+    print(f"coach: {printable(line)}", file=sys.stderr, flush=True)
+
+
+def slurm_io(settings: Settings) -> TellingIo:
+    """A TellingIo with this process's environment; its lines go to standard error."""
+    return TellingIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s, tell=_say)
+
+
 def reading_io(settings: Settings) -> ReadingIo:
-    """A ReadingIo with this process's environment; its lines go to standard error."""
-
-    def tell(line: str) -> None:
-        print(f"coach: {printable(line)}", file=sys.stderr, flush=True)
-
+    """The same for a command that reads whole logs."""
     env, timeout_s = scrubbed_environment(os.environ), settings.slurm_timeout_s
 
     def end_of(path: Path) -> str | None:
@@ -94,4 +153,4 @@ def reading_io(settings: Settings) -> ReadingIo:
             return f"its last {part} say {told_cause(found)}" if found is not None else None
         return None
 
-    return ReadingIo(env, timeout_s=timeout_s, tell=tell, end_of=end_of)
+    return ReadingIo(env, timeout_s=timeout_s, tell=_say, end_of=end_of)

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Callable, Iterator
 
 from coach.cli.acting import is_confirmed, say
+from coach.cli.reading_io import slurm_io
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.runs import expand_home
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.attach import plan_attach
 from coach.workflows.watching.recording import record
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if not file.parent.is_dir():
         raise UserError(f"{args.file}: there is no directory {file.parent}")
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     python = args.python or sys.executable
     measured = [plan_attach(job, settings, os.environ, io, python) for job in dict.fromkeys(args.jobs)]
     if not all(is_confirmed(" && ".join(each.commands), args.yes, each.notes) for each in measured):

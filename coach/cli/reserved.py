@@ -8,12 +8,12 @@ import sys
 from dataclasses import asdict
 
 from coach.cli.cluster import add_options
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.accounting import Part
 from coach.model.slurm.cluster import Reservation
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.place_in_queue import read_reservations
@@ -46,7 +46,7 @@ def _ask(settings: Settings, backend: str | None) -> Part[tuple[Reservation, ...
     """One question to Slurm. On a machine without it, nothing can be reserved."""
     if resolve_backend(backend or settings.launch.backend, os.environ) == "local":
         return Part((), None)
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     return read_reservations(io, user_name())
 
 

@@ -8,10 +8,10 @@ import os
 import time
 
 from coach.cli.acting import add_answers, carry_out, is_confirmed, say
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import print_line, print_verbatim, printable
 from coach.config import Settings
 from coach.model.slurm.job_action import JobAction
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.launching.resubmit import perform_resubmit, plan_resubmit
 from coach.workflows.launching.sweep import prepare, submit
 
@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 submitted, 1 not confirmed, 2 refused."""
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     planned = plan_resubmit(args.target, settings, os.environ, io, only_failed=args.failed)
     if isinstance(planned, JobAction):
         return carry_out(planned, args, lambda action: perform_resubmit(action, os.environ))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from coach.analysis.judging.no_finding import Look, look_of_past
 from coach.analysis.spelling.sizes import format_bytes
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
 from coach.cli import runs_clean, sentence
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import format_time, print_json, print_table, printable
 from coach.config import Settings
 from coach.model.judging.verdict import PastRun
@@ -19,7 +19,6 @@ from coach.model.launching.launch import SweepPoint
 from coach.model.slurm.cluster import is_final
 from coach.model.training.other_machine import place
 from coach.model.training.run import Run
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.sources.runs.run_sizes import RunSizes
 from coach.sources.runs.verdicts import Verdicts
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.action == "clean":
         return runs_clean.run(args, settings)
 
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     known = read_known_runs(settings, io, user_name(), is_indexed=True)
     sizes = RunSizes(settings.cache_dir / SIZES_FILE, max_checks=MAX_CHECKED_SIZES)
     sized = [(one.run, sizes.size_of(one.run.run_dir, is_final(one.run.state))) for one in known.runs]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 from typing import TYPE_CHECKING
 
 from coach.analysis.spelling.sizes import format_bytes
 from coach.cli import runs_records
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings, Switch
 from coach.model.errors import UserError
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.workflows.jobs.clean import CleanPlan, Selection, clean, plan_clean, still_meant
 from coach.workflows.readonly import refuse_if_readonly
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _clean(args: argparse.Namespace, settings: Settings) -> int:
     selection = _selection(args)
-    io, user = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()
+    io, user = slurm_io(settings), user_name()
     plan = plan_clean(selection, settings, io, user)
     is_json = args.format == "json"
     if not is_json:

@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coach.analysis.jobs.thinning import ThinPlan
 from coach.analysis.spelling.sizes import format_bytes
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.model.training.records import RunRecords, Volume
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.sources.runs.kept_beside import Kept, look_beside
 from coach.sources.runs.record_sizes import RecordSizes
@@ -33,7 +32,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 the records fit the limits, or would; 1 thinning is not enough, or a part could not be
     thinned."""
     _check_choices(args, settings)
-    io, user = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()
+    io, user = slurm_io(settings), user_name()
     found = plan_records(_look(settings), settings, io, user)
     beside = look_beside(settings.runs_root, settings.cache_dir)
     is_json = args.format == "json"

@@ -7,11 +7,11 @@ import os
 import sys
 
 from coach.cli.acting import add_answers, is_confirmed, say
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import print_line, printable
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import Verb
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.jobs.job_actions import open_shell, plan_action
 
 
@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: the shell's; 1 not confirmed, 2 refused."""
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     action = plan_action(Verb.SHELL, (args.target,), settings, os.environ, io)
     if args.dry_run:
         print_line(printable(action.commands[0]))

@@ -9,10 +9,10 @@ from dataclasses import asdict
 
 from coach.analysis.measured.stack_groups import merge, report
 from coach.cli.acting import is_confirmed, say
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import print_json, print_line, printable
 from coach.config import Settings
 from coach.model.training.stacks import Stacks
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.jobs.stacks import plan_stacks, take_stacks
 
 
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 taken, even if only some nodes answered; 1 not confirmed; 2 refused, or no node
     answered."""
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     plan = plan_stacks(args.target, settings, os.environ, io, args.python)
     if args.dry_run:
         print_line(printable(plan.command))

@@ -13,12 +13,12 @@ import os
 from coach.analysis.judging.ticket_markdown import ticket_markdown
 from coach.cli.acting import say
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
+from coach.cli.reading_io import slurm_io
 from coach.cli.saving import new_path_of, save_shown
 from coach.cli.shared_ticket import place_of, share_shown
 from coach.cli.text import print_line
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.backend import resolve_backend
 from coach.workflows.judging import newest_bad
 from coach.workflows.judging.ticket import struck_words, ticket
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 printed or saved, 1 not confirmed, 2 not readable."""
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     file = None if args.save is None else new_path_of(args.save)
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
     job = args.job if args.job is not None else newest_bad.newest_bad(settings, io, backend)

@@ -10,10 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from coach.cli.cluster import add_options
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import UNKNOWN, print_line, print_table, printable
 from coach.config import Settings
 from coach.model.training.trace import Share, TraceReport
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.workflows.backend import resolve_backend
 from coach.workflows.judging.traces import trace_report
@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     backend, user = resolve_backend(args.backend or settings.launch.backend, os.environ), user_name()
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     path, report = trace_report(args.target, settings, io, backend, user)
     if args.format == "json":
         print(json.dumps({"schema": 1, "trace": str(path), **asdict(report)}, indent=2))

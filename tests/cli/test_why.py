@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +94,34 @@ def test_a_verdict_older_than_the_end_or_behind_a_link_is_not_shown(
     (tmp_path / "elsewhere.json").write_text(json.dumps(forged))
     verdict.symlink_to(tmp_path / "elsewhere.json")
     assert "NUM001" in coach(RUN, "--backend", "local").stdout
+
+
+@pytest.mark.parametrize("command", ["why", "check", "jobs", "nodes"])
+def test_a_slurm_that_does_not_answer_is_reported_once_while_the_command_waits(
+    tmp_path: Path, command: str
+) -> None:
+    """A dead controller lets its clients hang for nine seconds, often several times in a row."""
+    may, clients = tmp_path / "may", tmp_path / "bin"
+    clients.mkdir()
+    for name in ("squeue", "scontrol", "sinfo", "sacct"):
+        waits = f"while [ ! -e {may} ]; do sleep 0.05; done"
+        (clients / name).write_text(
+            f"#!/bin/sh\n{waits}\necho 'Unable to contact slurm controller' >&2\nexit 1\n"
+        )
+        (clients / name).chmod(0o755)
+    path = f"{clients}:{os.environ['PATH']}"
+    env = {**os.environ, "COACH_HOME": str(tmp_path / "home"), "COACH_AS_ROOT": "1", "PATH": path}
+    target = ["17"] if command in ("why", "check") else []
+    argv = [sys.executable, "-m", "coach", command, *target, "--format", "json", "--backend", "slurm"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(argv, env=env, **pipes) as process:  # type: ignore[call-overload]
+        first = process.stderr.readline()
+        may.touch()
+        output, errors = process.communicate()
+    assert first.startswith("coach: Slurm has not answered for 3 s; ")
+    assert "Unable to contact slurm controller" in errors
+    assert "has not answered" not in errors
+    assert (process.returncode, output) == (2, "")
 
 
 def test_without_a_job_id_why_explains_the_last_bad_end(coach: Coach, run_dir: Path) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 from coach.cli.diagnosis_text import finding_lines
 from coach.cli.launch import launch, refuse_second
 from coach.cli.launch_request import add_environment, add_share, add_ways, pairs, shared_place
+from coach.cli.reading_io import slurm_io
 from coach.cli.teaching import drill_all
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
-from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.workflows.backend import resolve_backend
 from coach.workflows.launching.prepare import look_at_site
@@ -62,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: for a launch like `coach launch`; for an answer 0 if it is right, else 1; for `--all` 1 if
     a drill fails."""
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     backend = args.backend if args.backend != "auto" else settings.launch.backend
     if args.all:
         if args.drill is not None:

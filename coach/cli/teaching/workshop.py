@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from coach.analysis.teaching.workshop_capacity import fit
 from coach.cli.acting import end_as_by_ctrl_c
+from coach.cli.reading_io import slurm_io
 from coach.cli.text import (
     format_duration,
     format_time,
@@ -25,7 +26,6 @@ from coach.config import BACKENDS, Settings
 from coach.launch.spelling import parse_time
 from coach.model.teaching.rehearsal import Fit, Rehearsed, Share
 from coach.runs import expand_home
-from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.teaching.rehearsal import Rehearsal
 from coach.workflows.teaching.workshop_plan import EXAMPLE, read_workshop_plan
 
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     max_queued_s = parse_time(args.max_queued, "--max-queued")
     plan = read_workshop_plan(expand_home(args.plan).absolute(), args.backend, settings)
     end_as_by_ctrl_c()
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = slurm_io(settings)
     rehearsal = Rehearsal(plan, settings, os.environ, io, _say, max_queued_s)
     tried: list[Rehearsed] = []
     try:
