@@ -102,14 +102,23 @@ def test_an_option_is_not_shortened_and_the_refusal_names_it(coach: Coach) -> No
     )
 
 
-def test_a_misspelt_script_names_the_nearest_file(coach: Coach) -> None:
-    near = coach.home / "train.py"
-    near.write_text("print(1)\n")
-    misspelt = str(near.with_name("trian.py"))
-    assert coach("launch", misspelt, "--backend", "local") == [
-        f"coach: {misspelt}: no such file",
-        "  did you mean train.py?",
-    ]
+@pytest.mark.parametrize(
+    ("typed", "files", "near"),
+    [
+        ("trian.py", ("train.py", "trian.log", "trian.py.bak"), "train.py"),
+        ("job.sh", ("jobs.sh", "job.sbatch"), "job.sbatch"),
+        ("nosuch.py", ("einops.py2", "einops.py", "nosuch.pyc"), None),
+    ],
+)
+def test_a_misspelt_script_names_the_nearest_file_that_can_be_launched(
+    coach: Coach, typed: str, files: tuple[str, ...], near: str | None
+) -> None:
+    for name in files:
+        (coach.home / name).write_text("print(1)\n")
+    (coach.home / typed).with_suffix(".bash").mkdir()
+    misspelt = str(coach.home / typed)
+    hint = [f"  did you mean {near}?"] if near is not None else []
+    assert coach("launch", misspelt, "--backend", "local") == [f"coach: {misspelt}: no such file", *hint]
 
 
 @pytest.mark.parametrize(

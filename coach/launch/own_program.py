@@ -6,6 +6,7 @@ are in its environment. For all code after the launch it is a recipe like any ot
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ from coach.model.launching.launch import OFFERS, ConfigCopy, LaunchRequest, OwnK
 from coach.runs import expand_home
 
 BATCH_SUFFIXES = (".sbatch", ".slurm", ".sh", ".bash", ".csh", ".job", ".batch")
+_SUFFIXES = (".py", *BATCH_SUFFIXES)
 _RECIPE_SUFFIX = ".toml"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+", re.ASCII)
 _MAX_WORDS = 1000
@@ -47,7 +49,7 @@ def is_own(what: str | None) -> bool:
     path = expand_home(what)
     if path.suffix == _RECIPE_SUFFIX or path.is_dir():
         return False
-    return what == "-" or path.is_file() or path.suffix in (".py", *BATCH_SUFFIXES)
+    return what == "-" or path.is_file() or path.suffix in _SUFFIXES
 
 
 def read_own_program(
@@ -95,8 +97,9 @@ def _kind(what: str | None, directory: Path, is_unread: bool) -> OwnKind:
         )
     path = directory / expand_home(what)
     if not path.is_file():
-        near = get_close_matches(path.name, _names_in(path.parent), 1)
-        raise UserError(f"{what}: no such file", f"did you mean {near[0]}?" if near else None)
+        by_stem = _programs_in(path.parent, path.suffix)
+        near = get_close_matches(path.stem, by_stem, 1)  # endings alone would make all scripts alike
+        raise UserError(f"{what}: no such file", f"did you mean {by_stem[near[0]]}?" if near else None)
     if is_unread:
         return OwnKind.BATCH
     if batch_file.has_options(path) or path.suffix in BATCH_SUFFIXES:
@@ -243,12 +246,15 @@ def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:
     return (*options, *hydra_options(path, source, own.words, options, own.parameters))
 
 
-def _names_in(folder: Path) -> list[str]:
-    """The first files of a folder; none if it cannot be read."""
+def _programs_in(folder: Path, suffix: str) -> Mapping[str, str]:
+    """The names of the scripts, batch files and commands among the first files of a folder, by their stems;
+    of equal stems, the one with this ending. Empty if the folder cannot be read."""
     try:
-        return [each.name for each in islice(folder.iterdir(), 500)]
+        files = [each for each in islice(folder.iterdir(), 500) if each.is_file()]
+        programs = [each for each in files if each.suffix in _SUFFIXES or os.access(each, os.X_OK)]
     except OSError:
-        return []
+        return {}
+    return {each.stem: each.name for each in sorted(programs, key=lambda each: each.suffix == suffix)}
 
 
 def _file_of(own: OwnProgram) -> Path | None:

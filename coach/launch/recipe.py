@@ -77,7 +77,8 @@ def get_recipe(name_or_path: str, data: Path | None = None) -> Recipe:
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         return read_recipe(path, data)
     # A drill is a near name only where no recipe is: its lesson comes after its answer.
-    near = get_close_matches(name_or_path, by_name, 3, 0.6) or get_close_matches(name_or_path, known, 3, 0.6)
+    near = get_close_matches(name_or_path, by_name, 3, 0.6)
+    near = near or [f"`coach drill {drill}`" for drill in get_close_matches(name_or_path, known, 3, 0.6)]
     hint = f"did you mean {' or '.join(near)}?" if near else f"recipes: {', '.join(by_name) or 'none'}"
     raise UserError(f"unknown recipe {name_or_path!r}", hint)
 

@@ -47,6 +47,7 @@ def images(tmp_path: Path) -> Iterator[None]:
     ("args", "words"),
     [
         (("dpp",), ("unknown recipe 'dpp'", "did you mean ddp?")),
+        (("lonely_rnk",), ("unknown recipe 'lonely_rnk'", "did you mean `coach drill lonely_rank`?")),
         (("/no/such.toml",), ("/no/such.toml: No such file",)),
         (("ddp", "--set", "learning_rat=1"), ("--set learning_rat: recipe ddp has no parameter",)),
         (("ddp", "--set", "lr=fast"), ("--set lr = 'fast': expected a number",)),
