@@ -18,6 +18,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 _END_GROUP_UNLESS_TOLD = "trap '' HUP; read -r _ || kill -9 -$$"
 _ASK_GROUP_TO_END_UNLESS_TOLD = "trap '' HUP TERM; read -r _ || { kill -TERM -$$; sleep 3; kill -9 -$$; }"
@@ -43,10 +44,12 @@ def run_command(
     timeout_s: float,
     directory: str | None = None,
     on_output: Callable[[bytes], object] | None = None,
+    on_start: Callable[[Callable[[], object] | None], object] = lambda kill: None,
 ) -> Finished:
     """Run a command to its end, in `directory` if given, without a shell and without input.
 
-    `on_output` receives the output while the command prints it; `stdout` then stays empty.
+    `on_output` receives the output while the command prints it; `stdout` then stays empty. `on_start` gets a
+    function that kills the command, and None when it has ended.
 
     Raises OSError, or subprocess.TimeoutExpired if the command was killed because of its time limit.
     """
@@ -54,6 +57,7 @@ def run_command(
         _watched_group(env) as group,
         _started(argv, env, group, directory) as process,
     ):
+        on_start(partial(os.killpg, group, signal.SIGKILL))
         try:
             if on_output is None:
                 stdout, stderr = process.communicate(timeout=timeout_s)
@@ -62,6 +66,8 @@ def run_command(
         except BaseException:
             os.killpg(group, signal.SIGKILL)  # the shell is not reaped yet: the group number is still valid
             raise
+        finally:
+            on_start(None)
     return Finished(process.returncode, stdout, stderr)
 
 

@@ -12,6 +12,7 @@ import os
 import secrets
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -147,12 +148,30 @@ class SystemIo:
         self._timeout_s = timeout_s
         self._before_command = before_command
         self._on_file_op = on_file_op
+        self._kill: Callable[[], object] | None = None
+        """Kills the command that runs; None if none runs."""
+        self._stopping = threading.Lock()
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        """End the command that runs, and start no other: nobody waits for the answer. For an Io of one
+        thread; may be called from any."""
+        with self._stopping:
+            self.is_stopped = True
+            if self._kill is not None:
+                self._kill()
+
+    def _note_start(self, kill: Callable[[], object] | None) -> None:
+        with self._stopping:
+            self._kill = kill
+            if kill is not None and self.is_stopped:
+                kill()
 
     def now(self) -> float:
         return time.time()
 
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
-        if not self._before_command(query.num_rpcs):
+        if self.is_stopped or not self._before_command(query.num_rpcs):
             return self._closing(query)
         return self._execute(query, self._timeout_s if timeout_s is None else timeout_s)
 
@@ -165,7 +184,9 @@ class SystemIo:
         stdout, stderr, error = b"", "", None
         try:
             on_output = reader.feed if reader is not None else None
-            done = run_command(query.argv, self._env, timeout_s, on_output=on_output)
+            done = run_command(
+                query.argv, self._env, timeout_s, on_output=on_output, on_start=self._note_start
+            )
             returncode, stdout, stderr = done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")
         except FileNotFoundError:
             error = f"{query.argv[0]}: command not found"

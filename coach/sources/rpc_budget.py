@@ -57,6 +57,8 @@ _COSTS = {
     "sshare": 1,
     "sstat": 3,
 }
+_GLANCE_S = 0.5
+"""Seconds after which a waiting request looks whether somebody still waits for it."""
 _SCONTROL_SHOW_COSTS = {"config": 2, "node": 2, "nodes": 2, "job": 3, "jobs": 3}
 
 
@@ -127,15 +129,15 @@ class RpcBudget:
             self._tokens = min(self._tokens, self._capacity)
             self._changed.notify_all()
 
-    def acquire(self, cost: int) -> bool:
-        """Wait until there is room, and spend it. Returns False if coach is closing: the request must not be
-        made."""
+    def acquire(self, cost: int, is_over: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until there is room, and spend it. Returns False if coach is closing, or if `is_over` became
+        true: the request must not be made."""
         if not cost:
             return not self._is_closed
         with self._waiting(), self._turn, self._changed:
-            while not self._is_closed and (wait_s := self._wait_s(cost)) > 0:
-                self._changed.wait(wait_s)
-            if self._is_closed:
+            while not (self._is_closed or is_over()) and (wait_s := self._wait_s(cost)) > 0:
+                self._changed.wait(min(wait_s, _GLANCE_S))
+            if self._is_closed or is_over():
                 return False
             if self._follows_act(cost):
                 self._shared.append((self._clock(), cost))
@@ -143,23 +145,23 @@ class RpcBudget:
                 self._take(cost)
             return True
 
-    def ask(self, cost: int) -> bool:
+    def ask(self, cost: int, is_over: Callable[[], bool] = lambda: False) -> bool:
         """Wait until the share for acts has room for a screen's request, and spend it. Returns False if coach
-        is closing.
+        is closing, or if `is_over` became true.
 
         A request that costs more than the share is made when the share is full.
         """
         if not cost:
             return not self._is_closed
         with self._waiting(), self._changed:
-            while not self._is_closed and (wait_s := self._share_wait_s(cost)) > 0:
-                self._changed.wait(wait_s)
-            if self._is_closed:
+            while not (self._is_closed or is_over()) and (wait_s := self._share_wait_s(cost)) > 0:
+                self._changed.wait(min(wait_s, _GLANCE_S))
+            if self._is_closed or is_over():
                 return False
             if self._act_share:
                 self._shared.append((self._clock(), cost))
                 return True
-        return self.acquire(cost)
+        return self.acquire(cost, is_over)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

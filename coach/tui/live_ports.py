@@ -128,8 +128,14 @@ class Reach:
         self._budget = budget or RpcBudget()
         self.io = self._io(self._count)
         """For the user's actions: its RPCs are counted and never delayed."""
-        self.asking_io: Io = self._io(self._budget.ask)
-        """For questions of the screens: a command runs only if the budget allows it."""
+        self.spare: Callable[[Io], Io] = lambda io: io
+        """Makes an Io that asks Slurm nothing during an outage."""
+
+    def asking_io(self) -> SystemIo:
+        """An Io for one question of a screen: a command runs only if the budget allows it, and its `stop`
+        ends the question."""
+        io = self._io(lambda num_rpcs: self._budget.ask(num_rpcs, lambda: io.is_stopped))
+        return io
 
     def charge(self, num_rpcs: int) -> None:
         """Count RPCs of a user's action that does not use `io`."""
@@ -381,7 +387,7 @@ class LiveLogs:
         windows: list[LogWindow] = []
         for file in look.files:
             if file not in self._files:
-                self._files[file] = log_windows.LogWindows(self._reach.asking_io, Path(file))
+                self._files[file] = log_windows.LogWindows(self._reach.io, Path(file))
             if file in counted:
                 self._files[file].know_end(*counted[file])
             try:
@@ -415,7 +421,8 @@ class LiveQuestions:
         self._reach = reach
         self._backend = backend
         self._place = place
-        self.table: Mapping[Question, Callable[[], Any]] = {
+        self._open: dict[Question, SystemIo] = {}
+        self.table: Mapping[Question, Callable[[Io], Any]] = {
             Question.PLACE_IN_QUEUE: self._place_in_queue,
             Question.RESERVATIONS: self._reservations,
             Question.ALLOCATIONS: self._allocations,
@@ -426,41 +433,46 @@ class LiveQuestions:
         }
 
     def answer(self, question: Question) -> Any:
-        return self.table[question]()
+        io = self._open[question] = self._reach.asking_io()
+        return self.table[question](self._reach.spare(io))
 
-    def _place_in_queue(self) -> PlaceInQueue:
-        return place_in_queue.read_place(self._reach.asking_io, user_name())
+    def stop(self, question: Question) -> None:
+        if question in self._open:
+            self._open[question].stop()
 
-    def _reservations(self) -> Part[tuple[Reservation, ...]]:
-        part = place_in_queue.read_reservations(self._reach.asking_io, user_name())
+    def _place_in_queue(self, io: Io) -> PlaceInQueue:
+        return place_in_queue.read_place(io, user_name())
+
+    def _reservations(self, io: Io) -> Part[tuple[Reservation, ...]]:
+        part = place_in_queue.read_reservations(io, user_name())
         if part.value is None:
             raise UserError(part.error or "Slurm does not answer")
         return part
 
-    def _allocations(self) -> tuple[GpuAllocation, ...]:
-        answer = client.Client(self._reach.asking_io).ask(start_times.ALLOCATIONS_QUERY)
+    def _allocations(self, io: Io) -> tuple[GpuAllocation, ...]:
+        answer = client.Client(io).ask(start_times.ALLOCATIONS_QUERY)
         if answer.error is not None:
             raise UserError(answer.error)
         return start_times.parse_allocations(answer.text)[0]
 
-    def _step_use(self) -> StepUses:
-        return step_use.read_step_use(self._reach.asking_io, user_name())
+    def _step_use(self, io: Io) -> StepUses:
+        return step_use.read_step_use(io, user_name())
 
-    def _cohort(self) -> Cohort:
+    def _cohort(self, io: Io) -> Cohort:
         return cohort.read_cohort(self._reach.settings)
 
-    def _past_jobs(self) -> PastJobs:
+    def _past_jobs(self, io: Io) -> PastJobs:
         return ended_jobs.read_past_jobs(
             self._reach.settings,
-            self._reach.asking_io,
+            io,
             user_name(),
             self._backend,
             past_s=PAST_S,
             limit=MAX_PAST_JOBS,
         )
 
-    def _remembered(self) -> PastJobs:
-        settings, now_s = self._reach.settings, self._reach.io.now()
+    def _remembered(self, io: Io) -> PastJobs:
+        settings, now_s = self._reach.settings, io.now()
         return remembered.remembered(settings, user_name(), now_s, PAST_S, MAX_PAST_JOBS)
 
     def explain_rule(self, code: str) -> str:

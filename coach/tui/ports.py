@@ -268,6 +268,10 @@ class QuestionPort(Protocol):
         """The answer, of the type that `Question` names for each member."""
         ...
 
+    def stop(self, question: Question) -> None:
+        """End the commands of a question whose answer nobody waits for. Returns at once."""
+        ...
+
     def explain_rule(self, code: str) -> str:
         """The page of a rule or a topic, as `coach explain` prints it. Raises UserError."""
         ...

@@ -35,7 +35,6 @@ class Stage:
         self.context = context
         self._worker = Worker(self.deliver)
         self._progress = WorkProgress(context.clock)
-        self._is_progress_told = False
         self.is_lent = False
         """True while a shell has the terminal: then nothing is drawn."""
 
@@ -166,12 +165,12 @@ class Stage:
         on_error: Callable[[UserError], object],
         what: str = "",
         *,
-        can_stop: bool = True,
+        on_stop: Callable[[], object] = lambda: None,
     ) -> None:
         """Run work that changes nothing in a thread of its own, so that it and launches do not wait for each
-        other. Without `can_stop`, Esc does not stop it but leaves the screen."""
+        other. `on_stop` is called when Esc stops it."""
         worker = Worker(self.deliver)
-        worker.do(*self._told(work, on_done, on_error, what, not can_stop))
+        worker.do(*self._told(work, on_done, on_error, what, is_kept=False, on_stop=on_stop))
         worker.finish(timeout_s=0.0)  # its thread ends with the answer
 
     def ask(
@@ -216,13 +215,19 @@ class Stage:
         on_error: Callable[[UserError], object],
         what: str,
         is_kept: bool,
+        on_stop: Callable[[], object] = lambda: None,
     ) -> tuple[Callable[[], T], Callable[[T], object], Callable[[UserError], object]]:
         """The same three functions, with the work shown beside the keys while it lasts. Esc stops it, unless
         it `is_kept`."""
         if not what:
             return work, on_done, on_error
         stopped = UserError(f"stopped: {what}")
-        told = self._progress.begin(what, None if is_kept else lambda: on_error(stopped))
+
+        def stop() -> None:
+            on_error(stopped)
+            on_stop()
+
+        told = self._progress.begin(what, None if is_kept else stop)
 
         def begin() -> T:
             if told.is_stopped:
@@ -244,17 +249,14 @@ class Stage:
         return is_waited_for
 
     def tell_progress(self) -> None:
-        """Show beside the keys the work that is under way; clear the note once it has ended."""
-        words = self._progress.words(self.context.label)
-        if self.top is not None and (words or self._is_progress_told):
-            self.top.note(words)
-        self._is_progress_told = bool(words)
+        """Show beside the keys the work that is under way, unless a note stands there."""
+        if self.top is not None:
+            self.top.show_work(self._progress.words(self.context.label))
 
     def stop_work(self) -> bool:
         """Stop the work that is shown. Returns False if none is shown, or if it cannot be stopped."""
         is_stopped = self._progress.stop()
-        if is_stopped:
-            self._is_progress_told = False
+        self.tell_progress()
         return is_stopped
 
     def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:

@@ -78,7 +78,7 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     of_session = replace(settings, is_readonly=True) if is_readonly else settings
     read_as = {**env, "COACH_READONLY": "1"} if is_readonly else env
     session = live_session(of_session, resolved, read_as, reach.use, budget)
-    reach.asking_io = session.spared(reach.asking_io)
+    reach.spare = session.spared
     return Opening(
         session,
         live_ports(reach, resolved, resolved),

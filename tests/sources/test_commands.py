@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,25 @@ def test_a_site_s_wrapper_that_goes_on_is_ended_with_its_children() -> None:
     assert not with_environment(mark)
     with os.fdopen(output, "rb") as rest:
         assert rest.read() == b"asked\n"
+
+
+def test_a_command_whose_answer_nobody_waits_for_is_killed_at_once_with_its_children() -> None:
+    mark = f"COMMAND_MARK={secrets.token_hex(8)}"
+    io, results = SystemIo({**os.environ, **dict([mark.split("=")])}), []
+
+    def ask() -> None:
+        results.append(io.run(Query("jobs", ("sh", "-c", WRAPPER)), 300.0))
+        results.append(io.run(Query("jobs", ("sh", "-c", WRAPPER)), 300.0))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    wait_until(lambda: with_environment(mark), 20, "the command runs")
+    io.stop()
+    thread.join(20.0)
+    assert not thread.is_alive(), "the second command does not start"
+    assert [result.stdout for result in results] == [b"", b""]
+    assert 0 not in [result.returncode for result in results]
+    wait_until(lambda: not with_environment(mark), 5.0, "nothing of it is left")
 
 
 def test_a_missing_command_is_an_error_and_leaves_no_files() -> None:

@@ -134,6 +134,21 @@ def test_a_waiting_request_is_shown_and_made_once_the_share_has_room() -> None:
     assert not budget.spending().is_waiting
 
 
+@pytest.mark.parametrize("refill", [None, 4 / 60])
+def test_a_request_whose_answer_nobody_waits_for_leaves_its_turn_to_others(refill: float | None) -> None:
+    """Under a low limit of the site there is no share for acts, and it waits with the sources."""
+    budget, is_over, answers = RpcBudget(), threading.Event(), []
+    budget.limit_by_site(refill)
+    budget._take(100)
+    budget.ask(int(ACT_SHARE_PER_MIN), lambda: refill is not None)
+    waiting = threading.Thread(target=lambda: answers.append(budget.ask(3, is_over.is_set)))
+    waiting.start()
+    wait_until(lambda: budget._waits, 5, "the question waits")
+    is_over.set()
+    waiting.join(10)
+    assert answers == [False]
+
+
 def spent_by_sources(budget: RpcBudget, clock: Clock) -> None:
     """All RPCs that the sources may spend in the minute that begins now."""
     while budget._wait_s(1) == 0.0:

@@ -296,11 +296,17 @@ class FakeQuestions:
     cohort: Cohort = field(default_factory=make_cohort)
     report: Report = field(default_factory=lambda: Report((), 0.0))
     refusal: UserError | None = None
+    before_answer: Callable[[], object] = lambda: None
+    stopped: list[Question] = field(default_factory=list)
+
+    def stop(self, question: Question) -> None:
+        self.stopped.append(question)
 
     def answer(self, question: Question) -> Any:
         if question is Question.REMEMBERED:  # the first screen always asks it
             return self.failed
         self.asked.append(question)
+        self.before_answer()
         if self.refusal is not None:
             raise self.refusal
         use = (StepUse("41.0", 8, 2048.0, 613.0, 40000.0), StepUse("41.batch", 1, None, None, None))

@@ -225,7 +225,7 @@ class SlowHistory(FakeQuestions):
         return super().answer(question)
 
 
-async def test_the_history_shows_what_coach_remembers_and_esc_leaves_it_without_ending_the_question() -> None:
+async def test_the_history_shows_what_coach_remembers_while_slurm_is_asked_and_after_esc_stopped_that() -> None:
     own = PastJob(make_job("9", name="mine", state="TIMEOUT", end_time_s=NOW_S - 600), source="seen")
     older = PastJob(make_job("8", name="older", state="FAILED", end_time_s=NOW_S - 700))
     questions = SlowHistory(PastJobs((own,), (), 0), PastJobs((own, older), (), 0))
@@ -236,7 +236,9 @@ async def test_the_history_shows_what_coach_remembers_and_esc_leaves_it_without_
             driver.clock.turn(3.0)
             await driver.sees("asking for the jobs that have ended · 3 s")
             assert "mine" in driver.text()
-            assert "Esc stops" not in driver.text()
+            await driver.press("escape")
+            await driver.sees("stopped: asking for the jobs that have ended")
+            assert "mine" in driver.text()
             await driver.press("escape")
             await driver.reaches("cluster")
         finally:

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from coach.tui.question import Question
 from coach.tui.work_progress import WorkProgress
 from tests.tui.driving import opened
 from tests.tui.fake_ports import FakePorts
@@ -73,3 +74,50 @@ async def test_esc_stops_a_plan_that_lasts_and_the_next_one_leaves_it(size: tupl
         finally:
             may_go_on.set()
         assert ports.launches.submitted == []
+
+
+@pytest.mark.parametrize("size", [(80, 24)])
+async def test_the_first_esc_stops_a_question_to_slurm_and_the_next_one_leaves(size: tuple[int, int]) -> None:
+    ports, may_answer = FakePorts(), threading.Event()
+    ports.questions.before_answer = lambda: may_answer.wait(60)
+    async with opened(ports=ports, size=size) as driver:
+        try:
+            await driver.press("H")
+            await driver.reaches("history")
+            driver.clock.turn(3.0)
+            await driver.sees("asking for the jobs that have ended · 3 s · Esc stops")
+            await driver.press("escape")
+            await driver.sees("stopped: asking for the jobs that have ended")
+            assert (driver.place, ports.questions.stopped) == ("history", [Question.PAST_JOBS])
+            may_answer.set()
+            await driver.press("escape")
+            await driver.reaches("cluster")
+            await driver.press("H")
+            await driver.reaches("history")
+            await driver.sees("no job of yours has ended")
+            assert ports.questions.asked.count(Question.PAST_JOBS) == 2, "it is asked again at once"
+        finally:
+            may_answer.set()
+
+
+@pytest.mark.parametrize("size", [(80, 24)])
+async def test_a_message_stands_before_the_work_under_way(size: tuple[int, int]) -> None:
+    ports, may_answer = FakePorts(), threading.Event()
+    ports.questions.before_answer = lambda: may_answer.wait(60)
+    async with opened(ports=ports, size=size) as driver:
+        try:
+            await driver.press("H")
+            await driver.reaches("history")
+            await driver.press("escape")
+            await driver.reaches("cluster")
+            driver.clock.turn(3.0)
+            await driver.sees("asking for the jobs that have ended · 3 s · Esc stops")
+            await driver.press("ctrl+r")
+            await driver.sees("reading everything again")
+            driver.clock.turn(2.0)
+            driver.app._stage.tell_progress()
+            await driver.sees("reading everything again")
+            await driver.press("down")
+            await driver.sees("asking for the jobs that have ended · 5 s · Esc stops")
+        finally:
+            may_answer.set()

@@ -225,6 +225,11 @@ class CoachScreen(Screen[None]):
             self.context.typed_on.refuse(self.context.key_time_s)
         self._set_note(line(Span(printable(text), "warning")) if text else BLANK)
 
+    def show_work(self, words: str) -> None:
+        """Show the work under way beside the keys, where no note stands."""
+        if self._is_composed:
+            self.query_one(KeyBar).set_work(line(Span(printable(words), "warning")) if words else BLANK)
+
     def go(self, way: Request | str) -> None:
         """Post the request. A text instead of a request is the reason why there is none: show it."""
         if isinstance(way, str):

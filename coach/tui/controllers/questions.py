@@ -6,6 +6,7 @@ Questions change nothing, so questions and launches do not wait for each other.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,8 @@ _WORDS = {
     Question.PAST_JOBS: "asking for the jobs that have ended",
     Question.COHORT: "reading the runs of the course",
 }
-"""Names of questions that may take long and that a screen waits for. Other questions show their state beside
-their answer. Esc leaves the screen, and the question goes on."""
+"""Names of questions that may take long and that a screen waits for; the first Esc stops one. Other questions
+show their state beside their answer."""
 
 
 class Questions:
@@ -83,8 +84,15 @@ class Questions:
                 question, Asked(known.value, _whole(error), known.time_s, failed_s=context.now_s)
             ),
             _WORDS.get(question, ""),
-            can_stop=False,
+            on_stop=partial(self._stop, question),
         )
+
+    def _stop(self, question: Question) -> None:
+        """End the question's commands. The next screen that needs the answer asks again at once."""
+        self._port.stop(question)
+        asked = self._stage.context.answers[question]
+        self._keep(question, replace(asked, failed_s=None))
+        self._stage.note(UserError(asked.error or ""))
 
     def _keep(self, question: Question, asked: Asked[Any]) -> None:
         self._stage.context.answers.by_question[question] = asked

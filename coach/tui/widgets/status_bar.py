@@ -36,8 +36,8 @@ class Banner(LinesView):
 
 
 class KeyBar(LinesView):
-    """The keys that work here, and at the right end a note, or the RPCs to Slurm. A click on a key presses
-    it."""
+    """The keys that work here, and at the right end a note, else the work under way, else the RPCs to Slurm.
+    A click on a key presses it."""
 
     class Pressed(Message):
         def __init__(self, key_id: str) -> None:
@@ -48,6 +48,7 @@ class KeyBar(LinesView):
         super().__init__(id="keys", can_focus=False)
         self._hints: Sequence[Hint] = ()
         self._note: Line = BLANK
+        self._work: Line = BLANK
         self._spending: Line = BLANK
 
     def set_hints(self, hints: Sequence[Hint]) -> None:
@@ -57,6 +58,11 @@ class KeyBar(LinesView):
     def set_note(self, note: Line) -> None:
         self._note = note
         self._draw()
+
+    def set_work(self, work: Line) -> None:
+        if work != self._work:
+            self._work = work
+            self._draw()
 
     def set_spending(self, spending: Line) -> None:
         if spending != self._spending:
@@ -68,7 +74,8 @@ class KeyBar(LinesView):
 
     def _draw(self) -> None:
         if self.size.width:
-            self.set_lines([footer_line(self._hints, self._note or self._spending, self.size.width)])
+            note = self._note or self._work or self._spending
+            self.set_lines([footer_line(self._hints, note, self.size.width)])
 
     def on_click(self, event: events.Click) -> None:
         key_id = event.style.meta.get("key")
