@@ -131,7 +131,7 @@ def test_a_name_that_imitates_an_allocation_takes_no_gpu_from_others() -> None:
         "     Nodes=node3 CPU_IDs=0 Mem=1 GRES=gpu:a100:1(IDX:1)\n"
     )
     allocations, num_bad = parse_allocations(told)
-    assert allocations == (GpuAllocation("5_3", ("node3",), "a100", 1, (1,)),)
+    assert allocations == (GpuAllocation("5_3", ("node3",), (1,)),)
     assert num_bad == 1
 
 

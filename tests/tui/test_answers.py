@@ -134,7 +134,7 @@ async def test_another_user_s_waiting_job_shows_its_place_and_its_planned_nodes(
 async def test_enter_on_a_node_shows_the_job_on_each_gpu(size: tuple[int, int]) -> None:
     snapshot = make_snapshot(jobs=(make_job("12", "bob", name="[@click=app.quit]x", nodes="node1"),), runs=())
     nodes = (replace(snapshot.nodes[0], gpu_indices=(1,)), *snapshot.nodes[1:])
-    ports = FakePorts(questions=FakeQuestions(held_gpus=(GpuAllocation("12", ("node1",), "a100", 1, (1,)),)))
+    ports = FakePorts(questions=FakeQuestions(held_gpus=(GpuAllocation("12", ("node1",), (1,)),)))
     async with opened(FakeSession(replace(snapshot, nodes=nodes)), ports, size=size) as driver:
         await open_node(driver, "node1")
         await driver.sees("job 12 of bob")
@@ -150,7 +150,7 @@ async def test_a_running_job_names_the_indices_of_its_gpus() -> None:
     job = make_job("12", nodes="node1", num_gpus=1, raw_job_id="12")
     snapshot = make_snapshot(jobs=(job,), runs=())
     nodes = (replace(snapshot.nodes[0], gpu_indices=(1,)), *snapshot.nodes[1:])
-    ports = FakePorts(questions=FakeQuestions(held_gpus=(GpuAllocation("12", ("node1",), "a100", 1, (1,)),)))
+    ports = FakePorts(questions=FakeQuestions(held_gpus=(GpuAllocation("12", ("node1",), (1,)),)))
     async with opened(FakeSession(replace(snapshot, nodes=nodes)), ports) as driver:
         await driver.press("enter")
         await driver.sees("node1  gpu 1")
@@ -165,7 +165,7 @@ async def test_a_job_that_was_opened_while_it_waited_names_its_gpus_when_it_star
         await driver.sees("place in the queue")
         assert ports.questions.asked == ["place_in_queue"]
         running = make_job("12", nodes="node1", num_gpus=1, raw_job_id="12")
-        ports.questions.held_gpus = (GpuAllocation("12", ("node1",), "a100", 1, (1,)),)
+        ports.questions.held_gpus = (GpuAllocation("12", ("node1",), (1,)),)
         nodes = session.snapshot.nodes
         nodes = (replace(nodes[0], gpu_indices=(1,)), *nodes[1:])
         session.push(replace(session.snapshot, jobs=(running,), nodes=nodes))
@@ -225,7 +225,7 @@ class SlowHistory(FakeQuestions):
         return super().answer(question)
 
 
-async def test_the_history_shows_what_coach_remembers_while_slurm_is_asked_and_after_esc_stopped_that() -> None:
+async def test_the_history_shows_what_coach_remembers_while_slurm_is_asked_and_after_esc() -> None:
     own = PastJob(make_job("9", name="mine", state="TIMEOUT", end_time_s=NOW_S - 600), source="seen")
     older = PastJob(make_job("8", name="older", state="FAILED", end_time_s=NOW_S - 700))
     questions = SlowHistory(PastJobs((own,), (), 0), PastJobs((own, older), (), 0))

@@ -147,8 +147,6 @@ class GpuAllocation:
 
     job_id: str
     nodes: tuple[str, ...]
-    type: str | None
-    count: int
     indices: tuple[int, ...]
 
 

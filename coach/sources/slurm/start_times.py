@@ -63,5 +63,5 @@ def _allocations(job_id: str, record: str) -> list[GpuAllocation]:
         for item in parse_gres(line["gres"]):
             if item.name in {"gpu", *PARTS_OF_GPUS} and item.count:
                 nodes = expand_nodes(line["nodes"])
-                found.append(GpuAllocation(job_id, nodes, item.type, item.count, item.indices or ()))
+                found.append(GpuAllocation(job_id, nodes, item.indices or ()))
     return found

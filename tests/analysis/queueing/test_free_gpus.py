@@ -85,7 +85,7 @@ def test_types_are_counted_apart_the_most_frequent_first() -> None:
 def test_a_gpu_belongs_to_the_one_job_that_has_it_and_only_if_the_node_says_it_is_used(
     claims: list[tuple[str, tuple[str, ...], tuple[int, ...]]], expected: list[str | None]
 ) -> None:
-    allocations = [GpuAllocation(job_id, names, "a100", len(idx), idx) for job_id, names, idx in claims]
+    allocations = [GpuAllocation(job_id, names, idx) for job_id, names, idx in claims]
     slots = allocation_map([node("n1", "mixed", 2, indices=(0, 1))], allocations)
     assert [slot.job_id for slot in slots] == expected
     assert [slot.is_used for slot in slots] == [True, True, False, False]

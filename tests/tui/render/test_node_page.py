@@ -21,8 +21,8 @@ NODE = Node(
     gpu_indices=(1, 2, 3),
 )
 HELD = (
-    GpuAllocation("17", ("node01",), "h100", 2, (2, 3)),
-    GpuAllocation("12", ("node01",), "h100", 1, (1,)),
+    GpuAllocation("17", ("node01",), (2, 3)),
+    GpuAllocation("12", ("node01",), (1,)),
 )
 
 

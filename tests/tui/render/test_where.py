@@ -96,7 +96,7 @@ def test_a_node_shows_its_state_in_words_the_author_of_the_reason_and_why_nothin
 
 def test_each_gpu_shows_its_user_or_idle_or_unknown() -> None:
     node = replace(SNAPSHOT.nodes[0], gpus=(GpuCount("a100", 3, 2),), gpu_indices=(0, 2))
-    slots = allocation_map([node], [GpuAllocation("12", ("node1",), "a100", 1, (0,))])
+    slots = allocation_map([node], [GpuAllocation("12", ("node1",), (0,))])
     shown = text(slot_lines(slots, {"12": make_job("12", "bob", name="vasp")}, True, 80)).splitlines()
     assert "job 12 of bob" in shown[0]
     assert "idle" in shown[1]
