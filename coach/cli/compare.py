@@ -14,11 +14,10 @@ from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group, Point, best_first
 from coach.analysis.comparing.two_runs import Comparison, Row
 from coach.cli.cluster import add_options
-from coach.cli.reading_io import slurm_io
+from coach.cli.reading_io import Io, slurm_io
 from coach.cli.text import UNKNOWN, print_line, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.sources.io import Io
 from coach.sources.machine.user import user_name
 from coach.workflows.backend import resolve_backend
 from coach.workflows.judging.compared import compare_targets

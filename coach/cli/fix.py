@@ -19,7 +19,7 @@ from coach.cli.acting import is_confirmed, say
 from coach.cli.fix_answer import print_answer, show_offer
 from coach.cli.fix_choice import leading_on, list_fixes, wanted_fixes
 from coach.cli.fix_foreign import show_foreign, with_advice
-from coach.cli.reading_io import slurm_io
+from coach.cli.reading_io import Io, slurm_io
 from coach.cli.text import print_line, printable
 from coach.config import Settings, Switch
 from coach.lookback.history import History
@@ -27,7 +27,6 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import Plan
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
-from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.workflows.judging.check import Checked
 from coach.workflows.judging.compared import compare_targets
@@ -135,7 +134,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return 0 if not args.wait or state == "COMPLETED" else 1
 
 
-def _named(args: argparse.Namespace, settings: Settings, io: SystemIo) -> tuple[Checked, str]:
+def _named(args: argparse.Namespace, settings: Settings, io: Io) -> tuple[Checked, str]:
     """The run to fix, and its name: of a group its first run with a fix. Raises UserError."""
     checked, name = run_to_fix(args.run, args.rule, settings, io)
     if withheld := why_withheld(checked.diagnosis):
@@ -145,7 +144,7 @@ def _named(args: argparse.Namespace, settings: Settings, io: SystemIo) -> tuple[
     return checked, name
 
 
-def _judged(found: Sequence[Numbered], parent: Run, settings: Settings, io: SystemIo) -> Sequence[Numbered]:
+def _judged(found: Sequence[Numbered], parent: Run, settings: Settings, io: Io) -> Sequence[Numbered]:
     """The fixes, those that can be carried out first; as they are, with a note, if Slurm cannot be asked."""
     try:
         return judged(found, parent, settings, os.environ, io)
@@ -159,7 +158,7 @@ def _remedy(
     args: argparse.Namespace,
     checked: Checked,
     settings: Settings,
-    io: SystemIo,
+    io: Io,
     name: str,
 ) -> Remedy:
     """The requested fix, by default the first that can be carried out. Raises UserError; if only a config

@@ -17,14 +17,13 @@ from coach.cli.cluster import add_clusters, add_options, hidden_as_json, look, p
 from coach.cli.listing import Listing, add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.place import print_place
-from coach.cli.reading_io import slurm_io
+from coach.cli.reading_io import Io, slurm_io
 from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job, job_as_dict
 from coach.model.training.other_machine import last_word, rough_age
 from coach.model.training.other_machine import place as place_of
-from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.node_sets import expand_nodes
@@ -145,7 +144,7 @@ def _print_table(
         print("~ Slurm's estimate; it changes with the queue", file=sys.stderr)
 
 
-def _print_reasons(jobs: list[Job], io: SystemIo) -> None:
+def _print_reasons(jobs: list[Job], io: Io) -> None:
     explain = explainer(jobs, io)
     explained = [(job, why) for job in jobs if (why := explain(job)) is not None]
     if not explained:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from coach.cli.launch_own import launch_as_is, with_program
 from coach.cli.launch_request import configure as configure
 from coach.cli.launch_request import request_of
-from coach.cli.reading_io import slurm_io, telling_of_wait
+from coach.cli.reading_io import Io, slurm_io, telling_of_wait
 from coach.cli.text import print_verbatim, printable
 from coach.config import Settings, Switch
 from coach.late import late
@@ -26,7 +26,6 @@ from coach.model.launching.launch import (
     Plan,
     Submitted,
 )
-from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.workflows.launching.refusals import remember_answers
 from coach.workflows.launching.start import check_ready, wait
@@ -117,7 +116,7 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
     return _status_of_end(plan, submitted, states, settings, io, args.format)
 
 
-def refuse_second(args: argparse.Namespace, settings: Settings, io: SystemIo) -> None:
+def refuse_second(args: argparse.Namespace, settings: Settings, io: Io) -> None:
     """Refuse a drill whose newest run waits or runs without an answer, unless --again or --dry-run is given.
     Raises UserError."""
     going = None if args.again or args.dry_run else still_going.going_drill(args.drill, settings, io)
@@ -133,7 +132,7 @@ def _status_of_end(
     submitted: Sequence[Submitted],
     states: Sequence[str | None],
     settings: Settings,
-    io: SystemIo,
+    io: Io,
     format_: str,
 ) -> int:
     """0 if the run COMPLETED, or each run of a group gave a result. Otherwise the reason is printed."""
@@ -145,7 +144,7 @@ def _status_of_end(
     return 1
 
 
-def _wait(plan: Plan, submitted: Sequence[Submitted], io: SystemIo) -> list[str | None] | None:
+def _wait(plan: Plan, submitted: Sequence[Submitted], io: Io) -> list[str | None] | None:
     """The final states of the runs; None if the user stopped waiting."""
     states = []
     for each in submitted:
@@ -158,7 +157,7 @@ def _wait(plan: Plan, submitted: Sequence[Submitted], io: SystemIo) -> list[str 
     return states
 
 
-def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: SystemIo) -> None:
+def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: Io) -> None:
     """Print the cause of a bad end in one line, if the run shows it."""
     with contextlib.suppress(UserError):
         rules = engine.Engine(lazy_engine.rules_of(settings))
@@ -168,7 +167,7 @@ def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: SystemIo)
             _say(f"`coach check {submitted.run_id}` shows the evidence")
 
 
-def _show_group(plan: Plan, settings: Settings, io: SystemIo, format_: str) -> bool:
+def _show_group(plan: Plan, settings: Settings, io: Io, format_: str) -> bool:
     """Print the table of an ended group. True if each run gave a result: a measurement, or that memory is
     insufficient."""
     group_id = plan.request.sweep_point.group_id if plan.request.sweep_point else plan.run_id

@@ -91,8 +91,8 @@ def telling_of_wait(
 
 
 class ReadingIo(TellingIo):
-    """`tell` also gets a line every few seconds while a file is read. `end_of` returns the cause that the end of a
-    file names. It is called once for each file that has much left to read."""
+    """`tell` also gets a line every few seconds while a file is read. `end_of` returns the cause that the end
+    of a file names. It is called once for each file that has much left to read."""
 
     def __init__(
         self,

@@ -10,13 +10,12 @@ from typing import Any
 from coach.cli.diagnosis_text import finding_lines
 from coach.cli.launch import launch, refuse_second
 from coach.cli.launch_request import add_environment, add_share, add_ways, pairs, shared_place
-from coach.cli.reading_io import slurm_io
+from coach.cli.reading_io import Io, slurm_io
 from coach.cli.teaching import drill_all
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
-from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.workflows.backend import resolve_backend
 from coach.workflows.launching.prepare import look_at_site
@@ -98,7 +97,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return status
 
 
-def _list(backend: str, format_: str, settings: Settings, io: SystemIo) -> int:
+def _list(backend: str, format_: str, settings: Settings, io: Io) -> int:
     drills, problems = known_drills(settings, io, backend)
     if format_ == "json":
         print_json("drills", [_as_json(entry) for entry in drills])
