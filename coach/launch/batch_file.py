@@ -3,11 +3,13 @@
 The file runs byte for byte under `coach run`, by the interpreter that its first line names. The submitted
 script begins with the file's leading #SBATCH lines. The launch's own options follow them and so win. An
 option of the file that asks for the same resource in another form is left out: Slurm would refuse both, or
-obey the file's. Nothing else is added.
+obey the file's. Slurm knows the job by the submitted script. In the job, Slurm's clients print the path of
+the user's file in its place, as after `sbatch FILE`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
@@ -16,6 +18,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from coach import runs
 from coach.analysis.jobs.batch_script import change_script, read_script
 from coach.analysis.queueing.arrays import TaskIds, parse_task_ids
 from coach.launch.ending import ending_lines, judge_lines, signal_lines
@@ -23,6 +26,7 @@ from coach.launch.long_job import resume_words, segment_lines
 from coach.launch.script import (
     Paths,
     brake_lines,
+    kept_lines,
     measuring_lines,
     own_variable_lines,
     record_lines,
@@ -68,6 +72,35 @@ _FAULTY = (
 """sbatch's words about an #SBATCH line, which name neither the file nor the line; and the pattern of the part
 of the line that they are about."""
 _HEREDOC = "COACH_BATCH_FILE"
+_CLIENT_HEREDOC = "COACH_CLIENT"
+_CLIENT = r"""#!/bin/bash
+# Slurm's client of this name. Where Slurm knows the job by coach's script, it prints the user's batch file.
+CLIENT=${0##*/}
+PATH=${PATH//"${0%/*}":/}
+if [[ "$CLIENT ${*:1:3}" == "scontrol write batch_script $SLURM_JOB_ID" ]]; then
+  FILE=${4:-slurm-$3.sh}
+  if [[ $FILE == - ]]; then exec cat -- "${0%/*}/../script"; fi
+  cp -- "${0%/*}/../script" "$FILE" && echo "batch script for job $3 written to $FILE"
+  exit
+fi
+command "$CLIENT" "$@" | LC_ALL=C sed -u -e"""
+_SED, _ESCAPED = re.compile(r"[][\\.*^$&#]"), r"\\\g<0>"
+"""What sed takes for more than a letter, in a pattern or in its replacement; and the letter itself."""
+_DIFFERENCES = (
+    (
+        re.compile(r"(?<!\w)slurm_script(?![\w.])"),
+        "it looks for the name slurm_script, which sbatch gives a file; coach starts it by the name script",
+    ),
+    (
+        re.compile(r"""\bkill\b.*\s-["']?\$(?:\$|\{?BASHPID\b)"""),
+        "it signals its own process group, which it leads under sbatch; under coach `kill 0` does that",
+    ),
+    (
+        re.compile(r"/(?:scontrol\s+(?:-\S+\s+)*(?:show\s+job|write)\b|squeue\b.*%\S*o|sacct.*SubmitLine)"),
+        "asked by its full path, Slurm's client names coach's script as the job's; write its name alone",
+    ),
+)
+"""What a file can find out about itself that differs from sbatch: the pattern of the line, and the words."""
 _SAID = {
     "nodes": "num_nodes",
     "gpus-per-node": "gpus_per_node",
@@ -219,6 +252,18 @@ def _quoted(line: str, stray: str) -> str | None:
     return f'#SBATCH --{name}="{" ".join(words)}"' if name and stray in words[1:] else None
 
 
+def differences(own: OwnProgram) -> tuple[str, ...]:
+    """The lines of a batch file that get something else under coach than under sbatch, in words."""
+    path = file_of(own)
+    lines = (line.lstrip() for line in read(path).splitlines())
+    return tuple(
+        f"{own.words[0]}:{number}: {words} (or --as-is: sbatch gets the file itself)"
+        for number, line in enumerate(lines, 1)
+        for pattern, words in _DIFFERENCES
+        if not line.startswith("#") and pattern.search(line)
+    )
+
+
 def without_options(text: str, said: Collection[str], cleared: Collection[str] = ()) -> str:
     """The file's text, without its options `cleared`, and without those in whose place the options `said`
     stand. All other lines stay as they are."""
@@ -321,7 +366,8 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
         *record_lines(record),
         *(stop_lines() if plan.request.brake is not None else []),
         *brake_lines(plan, paths.own_python),
-        *_kept_lines(text),
+        "# The batch file, as it was when it was launched.",
+        *kept_lines("script", text, _HEREDOC),
         *measuring_lines(
             (quote(paths.own_python), "python3"),
             judge=paths.own_python if paths.is_judged and not is_long else None,
@@ -330,6 +376,7 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
             has_gpm=samples_gpm(plan),
         ),
         *own_variable_lines(plan),
+        *_client_lines(plan, own),
     ]
     words = " ".join([*map(quote, _interpreter(text)), '"$RUN_DIR/script"', *map(quote, own.words[1:])])
     if is_long:
@@ -337,6 +384,40 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
     else:
         lines += [f'exec "${{MEASURED[@]}}" {words}']
     return "\n".join(lines) + "\n"
+
+
+def _client_lines(plan: Plan, own: OwnProgram) -> list[str]:
+    """Lines that put in front of Slurm's clients ones that name the job as after `sbatch FILE`."""
+    submitted = [f"{plan.run_dir}/job.sh"]
+    if plan.request.sweep_point is not None:
+        first = Path(plan.run_dir).with_name(plan.request.sweep_point.group_id)
+        submitted.append(f"{first}/{runs.ARRAY_SCRIPT}")
+    file = " ".join([str(file_of(own)), *own.words[1:]])
+    pairs = [(each, file) for each in submitted]
+    pairs += [(_in_json(each), _in_json(file)) for each in submitted]
+    changes = ";".join(f"s#{_SED.sub(_ESCAPED, old)}#{_SED.sub(_ESCAPED, new)}#g" for old, new in pairs)
+    client = f'{_CLIENT} {quote(changes)}\nexit "${{PIPESTATUS[0]}}"\n'
+    return [
+        "# Slurm knows this job by this script. Programs of the job that ask for its command get the file's.",
+        'mkdir -p "$RUN_DIR/bin"',
+        *kept_lines("bin/.client", client, _CLIENT_HEREDOC),
+        'chmod 700 "$KEPT"',
+        "for NAME in scontrol squeue sacct; do",
+        '  if ! type -P "$NAME" > /dev/null; then continue; fi',
+        '  ln -sf .client "$RUN_DIR/bin/$NAME"',
+        "  # A login shell and modules change the PATH: bash finds its functions before all folders.",
+        '  OWN=$(printf %q "$RUN_DIR/bin/$NAME")',
+        '  CALL="if [[ -r $OWN ]]; then bash $OWN \\"\\$@\\"; else command $NAME \\"\\$@\\"; fi"',
+        '  eval "$NAME() { $CALL; }"',
+        '  export -f "${NAME?}"',
+        "done",
+        'export PATH="$RUN_DIR/bin${PATH:+:$PATH}"',
+    ]
+
+
+def _in_json(text: str) -> str:
+    """The text inside a JSON string, as Slurm writes it."""
+    return json.dumps(text, ensure_ascii=False)[1:-1].replace("/", r"\/")
 
 
 def _options_of_segments(text: str, plan: Plan) -> dict[str, str]:
@@ -391,20 +472,6 @@ def _changed(text: str, own: OwnProgram, values: Mapping[str, Any]) -> str:
     if unsaid:
         raise UserError(f"{own.words[0]}: nothing in it says {', '.join(unsaid)}")
     return texts[0]
-
-
-def _kept_lines(text: str) -> list[str]:
-    size = len(text.encode())
-    return [
-        "# The batch file, as it was when it was launched.",
-        "if [[ ! -e $RUN_DIR/script ]]; then",
-        f"  head -c {size} > \"$RUN_DIR/.script.new\" <<'{_HEREDOC}'",
-        text.removesuffix("\n"),
-        _HEREDOC,
-        '  mv "$RUN_DIR/.script.new" "$RUN_DIR/script"',
-        "fi",
-        "",
-    ]
 
 
 def _gpus_per_node(options: Mapping[str, str], num_nodes: int) -> int:

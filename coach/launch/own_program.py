@@ -145,7 +145,7 @@ def own_command(own: OwnProgram, values: Mapping[str, Scalar], run_dir: str) -> 
     """The program and its arguments, with its parameters' values. Raises UserError if a value stands in a
     config file that cannot be used as a copy."""
     if own.kind is OwnKind.BATCH:
-        return OwnCommand(own.words)
+        return OwnCommand(own.words, warnings=batch_file.differences(own))
     options, config = _read(own, _file_of(own), values)
     directory = Path(own.directory)
     copies = changed_copies(config, values, directory)
