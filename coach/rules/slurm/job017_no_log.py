@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -11,7 +11,6 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
-from coach.model.training.run import Run
 from coach.rules.advice.placement import leave_out
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.outcome import exit_status, was_never_started
@@ -70,16 +69,18 @@ class NoLog(Rule):
         if not _is_log_known(snapshot, is_launched=is_launched):
             return
         status = snapshot.exit.exit_code if snapshot.exit is not None else None
-        missing = _missing_log(snapshot)
+        places = _places(snapshot)
+        missing = [place for place, no_file in places if no_file]
+        is_missing = bool(missing) or not places
         ended = f"with status {status}" if status is not None else f"as {snapshot.state}"
-        left = "left no log" if missing is not None else "printed nothing"
+        left = "left no log" if is_missing else "printed nothing"
         node = snapshot.job.nodes if snapshot.job is not None and snapshot.job.num_nodes == 1 else None
         yield Hit(
             summary=f"The job ended {ended} and {left}",
-            evidence=tuple(_evidence(snapshot, missing)),
+            evidence=tuple(_evidence(snapshot, places, is_missing=is_missing)),
             confidence=0.9 if is_launched else 0.85,
             subject=Subject(node=node),
-            fixes=tuple(_fixes(snapshot, missing, node)),
+            fixes=tuple(_fixes(snapshot, missing, node, is_missing=is_missing)),
         )
 
 
@@ -107,8 +108,10 @@ def _has_left_data(snapshot: TargetSnapshot, history: History) -> bool:
     return any(map(_has_output, snapshot.log_tails))
 
 
-def _evidence(snapshot: TargetSnapshot, missing: Path | None) -> Iterable[Evidence]:
-    job, run = snapshot.job, snapshot.run
+def _evidence(
+    snapshot: TargetSnapshot, places: Sequence[tuple[Path, bool]], *, is_missing: bool
+) -> Iterable[Evidence]:
+    job = snapshot.job
     reason = f", reason {job.reason}" if job is not None and job.reason not in (None, "", "None") else ""
     yield Evidence(f"state {snapshot.state}{reason}")
     status = exit_status(snapshot)
@@ -118,15 +121,11 @@ def _evidence(snapshot: TargetSnapshot, missing: Path | None) -> Iterable[Eviden
         yield Evidence("exit status", value=float(status))
     if job is not None and job.time_used_s is not None:
         yield Evidence("ran for", value=float(job.time_used_s), unit="s")
-    if run is not None and missing is not None:
-        output, errors = _logs(run)
-        yield Evidence("here the log would be", str(output))
-        yield Evidence("and its standard error would be here", str(errors))
-    else:
-        for file in snapshot.log_files:
-            told = "it is empty" if file.is_found else "looked for here: there is no such file"
-            yield Evidence(told, file.path)
-    yield Evidence(_MISSING if missing is not None else _EMPTY)
+    for place, no_file in places:
+        yield Evidence("looked for here: there is no such file" if no_file else "it is empty", str(place))
+    if not places:
+        yield Evidence("the batch file names the place of its log (--output); Slurm no longer tells it")
+    yield Evidence(_MISSING if is_missing else _EMPTY)
 
 
 def _has_output(tail: LogTail) -> bool:
@@ -135,30 +134,37 @@ def _has_output(tail: LogTail) -> bool:
     return is_seen_in_part or any(map(str.strip, tail.lines))
 
 
-def _missing_log(snapshot: TargetSnapshot) -> Path | None:
-    """A place without a log; None if all logs exist and are empty."""
-    absent = next((file.path for file in snapshot.log_files if not file.is_found or file.problem), None)
-    if snapshot.log_files and absent is None:
-        return None
-    if snapshot.run is not None:
-        return _logs(snapshot.run)[0]
-    return Path(absent) if absent is not None else None
-
-
-def _logs(run: Run) -> tuple[Path, Path]:
-    """The scheduler's output files. Slurm's are outside of the run directory, which only links to them."""
-    if run.backend == "slurm":
-        return runs.scheduler_logs(Path(run.run_dir).parent, Path(run.run_dir).name)
+def _places(snapshot: TargetSnapshot) -> list[tuple[Path, bool]]:
+    """Each place of the job's output, and whether no file could be read there. A launched job's are those to
+    which its run directory links; empty if only a batch file names them."""
+    files = [(Path(file.path), not file.is_found or bool(file.problem)) for file in snapshot.log_files]
+    run = snapshot.run
+    if run is None:
+        return files
     paths = runs.RunPaths(run.run_dir)
-    return paths.stdout_log, paths.stderr_log
+    links = (paths.stdout_log, paths.stderr_log)
+    files = files or [(link, True) for link in links]
+    if run.backend != "slurm":
+        return files
+    targets = dict(zip(links, runs.scheduler_logs(paths.run_dir.parent, paths.run_dir.name), strict=True))
+    own = run.launch.get("own")
+    is_batch = isinstance(own, Mapping) and own.get("kind") == "batch"
+    return [
+        (targets.get(place, place) if no_file else place, no_file)
+        for place, no_file in files
+        if not (is_batch and no_file and place in targets)
+    ]
 
 
-def _fixes(snapshot: TargetSnapshot, missing: Path | None, node: str | None) -> Iterable[Fix]:
+def _fixes(
+    snapshot: TargetSnapshot, missing: Sequence[Path], node: str | None, *, is_missing: bool
+) -> Iterable[Fix]:
     job, run = snapshot.job, snapshot.run
     is_slurm = run is None or run.backend == "slurm"
-    if missing is not None:
+    if missing:
+        folder_path = missing[0].parent
         on = f"srun{f' -w {quote(node)}' if node else ''} " if is_slurm else ""
-        is_work_dir = job is not None and job.work_dir == str(missing.parent)
+        is_work_dir = job is not None and job.work_dir == str(folder_path)
         folder = (
             "job's working directory (--chdir), where its log would be"
             if is_work_dir
@@ -166,9 +172,9 @@ def _fixes(snapshot: TargetSnapshot, missing: Path | None, node: str | None) -> 
         )
         yield Fix(
             f"See whether the node has the {folder}, and may write there",
-            command=f"{on}ls -ld {quote(str(missing.parent))}",
+            command=f"{on}ls -ld {quote(str(folder_path))}",
         )
-    else:
+    elif not is_missing:
         yield Fix("Let Python print each line at once (`python -u`): lines in its buffer may be lost")
     job_id = job.job_id if job is not None else run.job_id if run is not None else None
     if is_slurm and job_id is not None:

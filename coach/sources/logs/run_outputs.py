@@ -23,7 +23,8 @@ from coach.sources.values import table, text, whole
 class RunLogs:
     """The logs of one run. run.json is read until it names them.
 
-    `of_job` returns Slurm's output files of a job: tasks of a step may leave their output to Slurm.
+    `of_job` returns Slurm's output files of a job. A batch file names its own, and run.json does not have
+    them until it starts; tasks of a step may leave their output to Slurm.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class RunLogs:
         """The logs, stdout first. Raises OSError if Slurm must be asked for them."""
         if self._paths is None:
             self._learn()
-        of_job = self._of_job(self._job_id) if self._job_id is not None else ()
+        of_job = self._of_job(self._job_id) if self._job_id is not None and not self._paths else ()
         return self._paths or of_job or tuple(self._own.values())
 
     def start_of(self, path: Path) -> int:
@@ -64,8 +65,10 @@ class RunLogs:
         except (OSError, UserError):
             return
         self._is_own_program = "own" in table(value.get("launch")) or "command" in value
+        if "command" in value and value.get("backend") == "slurm":
+            self._job_id = text(value.get("job_id"))
         if "command" in value and "output" not in value:
-            return  # `coach run` has created the run, but has not started its command yet
+            return  # the run is there, but `coach run` has not started its command yet
         output = table(value.get("output"))
         places: dict[Path, int] = {}
         for stream in ("stdout", "stderr"):
@@ -74,8 +77,6 @@ class RunLogs:
                 places.setdefault(place, max(0, whole(output.get(f"{stream}_start_bytes")) or 0))
         self._starts = {place: start for place, start in places.items() if start}
         self._paths = tuple(places)
-        if "command" in value and not places and value.get("backend") == "slurm":
-            self._job_id = text(value.get("job_id"))
 
     def _place(self, output: Mapping[str, Any], stream: str) -> Path | None:
         named = text(output.get(stream))
