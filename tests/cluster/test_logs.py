@@ -12,6 +12,7 @@ from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query, SystemIo, 
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.slurm.client import JobsSource
 from tests.cluster.slurm import SlurmCluster
+from tests.installed import InstalledCoach
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster]
@@ -68,3 +69,41 @@ def test_the_logs_of_foreign_jobs_are_where_coach_looks_and_no_job_is_asked_abou
 
 def read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
+
+
+CURVE = 'for step in $(seq 60); do echo "step $step loss 0.$((999 - step * 10))"; done'
+TABLE = "{ echo step,loss; for step in $(seq 60); do echo $step,0.$((999 - step * 10)); done; }"
+
+
+def test_a_file_of_another_job_is_never_read_for_a_job_that_its_name_or_folder_fits(
+    slurm: SlurmCluster, bare_coach: InstalledCoach
+) -> None:
+    home = bare_coach.user.home
+    (home / "logs").mkdir(mode=0o777)
+    (home / "below").mkdir(mode=0o777)
+    for folder in ("logs", "below"):
+        (home / folder).chmod(0o777)
+    here, below = ("-D", str(home)), ("-D", str(home / "below"))
+    dead = slurm.submit(
+        "until [ -e go ]; do sleep 0.1; done; python3 -c 'import nothing_here'", *here, "-o", "logs/%x-%j.out"
+    )
+    others = {
+        "its name has the number": slurm.submit(CURVE, *here, "-J", f"well{dead}", "-o", "logs/%x-%j.out"),
+        "its output has the number": slurm.submit(CURVE, *below, "-o", f"../logs/notes-{dead}.out"),
+        "a task of an array": slurm.submit(
+            CURVE, *below, "-a", "1", "-J", f"job{dead}", "-o", "../logs/%x-%A_%a.log"
+        ),
+        "its folder has its own": slurm.submit(
+            f"mkdir -p ../runs/$SLURM_JOB_ID; {TABLE} > ../runs/$SLURM_JOB_ID/metrics.csv", *below
+        ),
+    }
+    for job_id in others.values():
+        slurm.wait_state(job_id, "COMPLETED")
+    (home / "go").touch()
+    slurm.wait_state(dead, "FAILED")
+    told = bare_coach("check", dead).stdout
+    own = next((home / "logs").glob(f"wrap-{dead}.out"))
+    assert told.partition("  read:\n")[2].partition("  looked for:")[0].split() == [str(own)], told
+    assert "nothing_here" in told
+    read = bare_coach("check", others["its name has the number"]).stdout
+    assert f"well{dead}-{others['its name has the number']}.out" in read

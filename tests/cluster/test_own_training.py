@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,19 @@ def test_a_batch_file_keeps_its_options_its_directory_and_its_output(
     assert json.loads((run_dir / "exit.json").read_text())["exit_code"] == 7
     judged = json.loads(user_coach("check", answer["run_id"], "--format", "json").stdout)
     assert judged["findings"][0]["cause"] == "code_error"
+
+
+def test_a_batch_file_s_own_folder_is_named_where_its_log_could_not_be_opened(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    home = user_coach.user.home
+    _write(home / "lost.sbatch", "#!/bin/bash\n#SBATCH --output=results/%j/out.txt\necho never\n")
+    answer = _launched(user_coach, "lost.sbatch", status=1)
+    judged = user_coach("check", answer["run_id"]).stdout
+    folder = home / "results" / answer["job_id"]
+    assert "JOB017" in judged
+    assert f"srun -w node1 ls -ld {folder}" in re.sub(r"node\d", "node1", judged)
+    assert ".logs" not in judged
 
 
 def test_a_batch_file_in_python_runs_by_its_own_first_line(

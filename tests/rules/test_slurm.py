@@ -108,6 +108,21 @@ def test_coachs_own_verdict_in_a_log_is_no_output_of_the_job() -> None:
         assert causes(Engine(build()).diagnose(snapshot, History())) == [told]
 
 
+def test_a_batch_file_that_slurm_has_forgotten_is_not_sent_to_a_folder_that_it_never_used() -> None:
+    launched = run(state="FAILED", launch={"recipe": "job", "own": {"kind": "batch"}})
+    links = tuple(LogFile(f"/runs/ddp/{name}", is_found=False) for name in ("stdout.log", "stderr.log"))
+    for files in ((), links):
+        snapshot = TargetSnapshot("run", 2.0, run=launched, log_files=files)
+        (finding,) = Engine(build()).diagnose(snapshot, History()).findings
+        assert (finding.rule, finding.summary) == ("JOB017", "The job ended as FAILED and left no log")
+        assert not [item.file for item in finding.evidence if item.file]
+        assert not [fix for fix in finding.fixes if "ls -ld" in str(fix.command)]
+    own = LogFile("/home/ada/logs/17.out", is_found=False)
+    snapshot = TargetSnapshot("run", 2.0, run=launched, log_files=(own,), job=job("FAILED"))
+    (finding,) = Engine(build()).diagnose(snapshot, History()).findings
+    assert finding.fixes[0].command == "srun -w node4 ls -ld /home/ada/logs"
+
+
 def test_a_run_without_slurm_is_never_told_to_ask_slurm() -> None:
     launched = run(state="FAILED", launch=LAUNCH, backend="local")
     files = (LogFile("/runs/ddp/stdout.log", is_found=False),)

@@ -50,6 +50,8 @@ _SUBMITTED = (*_ALWAYS, "SubmitLine", "JobName")
 """Older versions store at most the command that submitted the job."""
 MAX_NEIGHBOUR_QUERIES = 8
 """The tasks of a large array would ask once each."""
+_SOON_S = 600.0
+"""A job's own files may change so long after its end; a job that began meanwhile may have written them."""
 MAX_NEIGHBOURS_S = 7 * 86400.0
 """The longest span for which accounting is asked for all jobs of a user. A longer one may return
 thousands."""
@@ -64,13 +66,15 @@ def accounting_query(job_ids: Iterable[str], fields: Sequence[str] = _TOLD) -> Q
 
 
 def neighbours_query(job: Job, now_s: float, fields: Sequence[str]) -> Query | None:
-    """A query for the jobs of the same user that ran while this one did; None if its user or its times are
-    unknown, or if it ran for longer than MAX_NEIGHBOURS_S."""
+    """A query for the jobs of the same user that ran while this one did or soon after it; None if its user or
+    its times are unknown, or if it ran for longer than MAX_NEIGHBOURS_S."""
     start_s, end_s = job.start_time_s, job.end_time_s
     if not job.user or start_s is None or end_s is None or not 0 <= end_s - start_s <= MAX_NEIGHBOURS_S:
         return None
     separator = new_separator()
-    since, until = (f"now-{max(0, math.ceil(now_s - time_s))}seconds" for time_s in (start_s, end_s))
+    since, until = (
+        f"now-{max(0, math.ceil(now_s - time_s))}seconds" for time_s in (start_s, end_s + _SOON_S)
+    )
     argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, "-u", job.user, "-S", since, "-E", until)
     return Query(f"{QUESTION}-neighbours {job.job_id}", (*argv, "-o", ",".join(fields)), separator)
 
@@ -247,7 +251,7 @@ class OutputPaths:
         that Slurm has forgotten. For a job from accounting, accounting is asked once for those that coach has
         never seen."""
         self._ask_neighbours(job)
-        return [row for row in self._others(job) if _is_within_reach(row, job)]
+        return [row for row in self.others(job) if _is_within_reach(row, job)]
 
     def with_same_output(self, job: Job) -> list[Job]:
         """Other known jobs that name the same file for their output. Components of a heterogeneous job share
@@ -255,7 +259,7 @@ class OutputPaths:
         paths = output_paths(job)
         return [
             row
-            for row in self._others(job)
+            for row in self.others(job)
             if row.stdout is not None
             and (row.stdout, row.work_dir) == (job.stdout, job.work_dir)
             and _COMPONENT.sub("", row.job_id) != _COMPONENT.sub("", job.job_id)
@@ -263,7 +267,7 @@ class OutputPaths:
             and output_paths(row) == paths
         ]
 
-    def _others(self, job: Job) -> list[Job]:
+    def others(self, job: Job) -> list[Job]:
         """All known jobs but this one, also those that Slurm has forgotten."""
         if self._past is None:
             self._past = {row.job_id: row for row in reversed(list(self._remembered()))}

@@ -52,7 +52,7 @@ def saved_of_job(io: Io, job: Job, directory: Path, paths: OutputPaths) -> Saved
         if isinstance(reading.payload, JobList):
             paths.learn(reading.payload.jobs)
     window, is_named = window_of(job), names_job(job)
-    rivals = rivals_of(job, window, paths)
+    rivals = rivals_of(io, job, window, paths)
     from_s, _ = window.times_of(Kind.METRICS)
 
     def writers_of(path: str, time_s: float) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.log import Signature
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
-from coach.sources.logs.output_path import names_of
+from coach.sources.logs.output_path import names_of, output_paths
 from coach.sources.logs.script_outputs import named_outputs
 from coach.sources.metrics.mlflow_database import path_of, read_runs
 from coach.sources.slurm.kept_script import split_command
@@ -89,6 +89,8 @@ _OTHER_NUMBER = re.compile(
     re.IGNORECASE,
 )
 """Prefixes after which a number is no job id: `slurm-9_` of task 5 in array 9, `slurmd-node` of node 5."""
+_COUNTED_NUMBER = re.compile(r"(?:checkpoint|ckpt|version|step|seed|trial|attempt|iter)[-_]?\d+", re.I)
+"""Numbers of other things, which are hardly the ids of other jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +282,25 @@ def kind_for(job: Job, named_by_script: Sequence[str] = ()) -> Callable[[str], K
 
 def names_job(job: Job) -> Callable[[str], bool]:
     """True for a text that has the job's number, and not as the number of a node, a rank or an epoch."""
-    numbers = {job.job_id, job.raw_job_id} - {None}
-    named = re.compile(rf"(?<!\d)(?:{'|'.join(re.escape(str(number)) for number in numbers)})(?![\d_])")
-    return lambda text: any(not _OTHER_NUMBER.search(text[: at.start()]) for at in named.finditer(text))
+    named = re.compile(rf"(?<!\d)(?:{_any_of(job.job_id, job.raw_job_id)})(?![\d_])")
+    return lambda text: any(_ids_in(text, named))
+
+
+def _standing_alone(job: Job, text: str) -> int:
+    """Length of the job's number in a text, 0 if it is not there. Letters beside a number make it a part of a
+    name: the 2 in `healthy2-9.out`. All tasks of an array have the array's number."""
+    raw_id = job.raw_job_id if job.raw_job_id != job.job_id.partition("_")[0] else None
+    ids = _any_of(job.job_id, raw_id)
+    named = re.compile(rf"(?:(?<![A-Za-z\d])|(?<=job))(?:{ids})(?![A-Za-z\d_])")
+    return max(map(len, _ids_in(text, named)), default=0)
+
+
+def _any_of(*numbers: str | None) -> str:
+    return "|".join(re.escape(number) for number in numbers if number is not None)
+
+
+def _ids_in(text: str, named: re.Pattern[str]) -> Iterator[str]:
+    return (at[0] for at in named.finditer(text) if not _OTHER_NUMBER.search(text[: at.start()]))
 
 
 def kind_in_folder(pattern: str) -> Callable[[str], Kind | None]:
@@ -450,7 +468,7 @@ class JobFiles(ForeignFiles):
         if job is None or job.work_dir is None or job.state == "PENDING":
             return None
         window = window_of(job)
-        rivals = rivals_of(job, window, self._output_paths)
+        rivals = rivals_of(self._io, job, window, self._output_paths)
         named = self._named_by_script(job)
         inside = f"{re.escape(job.work_dir.rstrip('/'))}/"
         within = [pattern.removeprefix(inside) for pattern in named]
@@ -531,10 +549,18 @@ class Window:
 
 
 class Rivals:
-    """Jobs that ran in a job's directory at the same time, and may have written its files."""
+    """Jobs that ran in a job's directory at the same time, and may have written its files; and all `others`
+    that are known, whose files show whose they are."""
 
-    def __init__(self, own: Job, jobs: Iterable[Job]) -> None:
+    def __init__(self, io: Io, own: Job, jobs: Iterable[Job], others: Iterable[Job]) -> None:
+        self._io = io
         self._own_folder = _folder(own)
+        self._own = own
+        self._others = [
+            ((job.start_time_s or 0.0) - _BEFORE_S, _end_s(job) + _AFTER_S, job)
+            for job in others
+            if _has_run(job)
+        ]
         self._times = [
             (job.job_id, _folder(job), (job.start_time_s or 0.0) - _BEFORE_S, _end_s(job) + _BEFORE_S)
             for job in jobs
@@ -545,11 +571,32 @@ class Rivals:
     def may_have_written(self, path: Path, kind: Kind, modified_s: float) -> bool:
         """True for a file without the job's number that changed last while one of them ran. All of them may
         write to a database."""
+        if self._is_anothers(path, modified_s):
+            return True
         if kind is Kind.LOG:
             return False
         writers = self.writers_of(path, None if kind is Kind.DATABASE else modified_s)
         self.found.update(dict.fromkeys(writers))
         return bool(writers)
+
+    def _is_anothers(self, path: Path, modified_s: float) -> bool:
+        """True for the output file of another job, and for a path with another job's number, unless the job's
+        own is the longer one."""
+        if self._is_output_of(self._own, path):
+            return False
+        text = _COUNTED_NUMBER.sub("", str(path).removeprefix(self._own_folder))
+        own = _standing_alone(self._own, text)
+        return any(
+            self._is_output_of(other, path) or _standing_alone(other, text) >= max(own, 1)
+            for from_s, to_s, other in self._others
+            if from_s <= modified_s <= to_s
+        )
+
+    def _is_output_of(self, job: Job, path: Path) -> bool:
+        return any(
+            each.name == path.name and self._io.real_path(each) == self._io.real_path(path)
+            for each in output_paths(job) or ()
+        )
 
     def writers_of(self, path: Path, modified_s: float | None) -> tuple[str, ...]:
         """Ids of those that may have written a file at a time, or at any time.
@@ -567,16 +614,18 @@ class Rivals:
         )
 
 
-def rivals_of(job: Job, window: Window, paths: OutputPaths) -> Rivals:
+def rivals_of(io: Io, job: Job, window: Window, paths: OutputPaths) -> Rivals:
     """The jobs that ran in the job's directory, above or below it at the same time. Jobs before and after it
     narrow the window."""
     return Rivals(
+        io,
         job,
         (
             other
             for other in paths.beside(job)
             if _has_run(other) and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
         ),
+        paths.others(job),
     )
 
 
