@@ -6,6 +6,7 @@ here, so that they accept the same ones.
 
 from __future__ import annotations
 
+import math
 import re
 
 _MEMORY = re.compile(r"(\d{1,9})([KMGT]?)B?", re.ASCII | re.IGNORECASE)
@@ -19,3 +20,11 @@ def mem_mib(text: str) -> int | None:
         return None
     number, unit = match.groups()
     return -int(-int(number) * _MIB_PER_UNIT[unit.upper()] // 1)
+
+
+def spell_memory(mib: float, *, is_most: bool = False) -> str:
+    """Memory in Slurm's notation, rounded up: to GiB from 4 GiB on, else to 64 MiB. With `is_most` it is not
+    rounded up."""
+    if is_most:
+        return f"{math.floor(mib)}M"
+    return f"{math.ceil(mib / 1024)}G" if mib > 4096 else f"{math.ceil(mib / 64) * 64}M"

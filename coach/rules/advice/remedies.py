@@ -13,6 +13,7 @@ from typing import Any
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix
+from coach.model.slurm.memory import spell_memory
 from coach.model.training.run import Run
 from coach.rules.advice.launched_with import (
     float_parameter,
@@ -191,14 +192,6 @@ def saved_before_limit(
                 "the signal on"
             )
     yield Fix(title, changes)
-
-
-def spell_memory(mib: float, *, is_most: bool = False) -> str:
-    """Memory in Slurm's notation, rounded up: to GiB from 4 GiB on, else to 64 MiB. With `is_most` it is not
-    rounded up."""
-    if is_most:
-        return f"{math.floor(mib)}M"
-    return f"{math.ceil(mib / 1024)}G" if mib > 4096 else f"{math.ceil(mib / 64) * 64}M"
 
 
 def without(run: Run | None, node: str) -> dict[str, Any]:
