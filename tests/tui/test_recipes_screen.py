@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 from types import MappingProxyType
+
+import pytest
 
 from coach.model.launching.launch import SweepPoint
 from coach.tui.key_guard import GUARD_S
 from coach.tui.mode import Mode
+from coach.tui.screens.recipes import ParameterField
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import FakeSession, make_history, make_run, make_snapshot, make_target
+from tests.tui.fake_ports import FakeRecipes
+from tests.tui.fake_session import FakeSession, make_history, make_pages, make_run, make_snapshot, make_target
 
 
 async def open_recipes(driver: Driver) -> None:
@@ -33,11 +38,45 @@ async def test_the_ladder_is_read_step_by_step_with_lesson_and_diff() -> None:
 async def test_typing_into_the_form_shows_its_changes_in_the_script() -> None:
     async with opened() as driver:
         await open_recipes(driver)
-        await driver.press("j", "tab", "tab")
+        await driver.press("j", "tab")
         await driver.sees("Learning rate of SGD")
         assert "usual 0.0001 to 1" in driver.text()
         await driver.press("0", ".", "3")
         await driver.sees("+srun --kill-on-bad-exit=1 coach run -- torchrun trainers/ddp.py --lr 0.3")
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+async def test_one_tab_leads_into_the_first_field_and_a_number_launches_nothing(
+    monkeypatch: pytest.MonkeyPatch, is_early: bool
+) -> None:
+    pages, can_read = make_pages(), Event()
+    async with opened(size=(80, 24)) as driver:
+        monkeypatch.setattr(FakeRecipes, "recipe_pages", lambda self: (can_read.wait(60) and pages, ()))
+        if is_early:
+            await driver.press("R", "tab")
+            can_read.set()
+        else:
+            can_read.set()
+            await open_recipes(driver)
+            await driver.until(lambda: driver.app.screen.query(ParameterField), "the form")
+            await driver.press("tab")
+        await driver.until(lambda: isinstance(driver.app.focused, ParameterField), "a field has the focus")
+        await driver.press("0", ".", "3")
+        field = driver.app.focused
+        assert isinstance(field, ParameterField)
+        assert (field.parameter.name, field.value) == ("lr", "0.3")
+        assert driver.place == "recipes"
+        assert not driver.ports.launches.submitted
+
+
+async def test_the_page_can_be_scrolled_by_keys_and_left_for_the_ladder() -> None:
+    async with opened() as driver:
+        await open_recipes(driver)
+        await driver.until(lambda: driver.app.screen.query(ParameterField), "the form")
+        await driver.press("shift+tab")
+        assert driver.app.focused is driver.app.screen.query_one("#page")
+        await driver.press("tab", "j")
+        await driver.sees("Gradients are averaged")
 
 
 async def test_a_narrow_form_shows_a_line_for_each_value() -> None:
@@ -53,14 +92,14 @@ async def test_a_narrow_form_shows_a_line_for_each_value() -> None:
 async def test_an_impossible_value_shows_its_error_beside_its_meaning() -> None:
     async with opened() as driver:
         await open_recipes(driver)
-        await driver.press("j", "tab", "tab", "-", "1")
+        await driver.press("j", "tab", "-", "1")
         await driver.sees("must be above 0")
 
 
 async def test_enter_in_the_form_opens_the_plan_with_its_values_and_enter_submits_it() -> None:
     async with opened() as driver:
         await open_recipes(driver)
-        await driver.press("j", "tab", "tab", "0", ".", "3", "enter")
+        await driver.press("j", "tab", "0", ".", "3", "enter")
         await driver.reaches("plan")
         await driver.sees("submits exactly this script")
         driver.clock.turn(GUARD_S + 0.1)
@@ -82,7 +121,7 @@ async def test_a_user_s_own_recipe_is_launched_by_its_path() -> None:
 async def test_esc_leaves_the_form_first_and_then_the_screen() -> None:
     async with opened() as driver:
         await open_recipes(driver)
-        await driver.press("tab", "tab", "escape")
+        await driver.press("tab", "escape")
         assert driver.place == "recipes"
         await driver.press("escape")
         await driver.reaches("cluster")

@@ -79,6 +79,11 @@ class RecipesScreen(ListScreen, screen="recipes"):
                 yield LinesView(id="meaning", can_focus=False)
         yield FilterLine()
 
+    @property
+    def focus_chain(self) -> list[Widget]:
+        """One Tab leads from the ladder into the form; the page comes after the form's fields."""
+        return sorted(super().focus_chain, key=lambda widget: widget.id == "page")
+
     def on_mount(self) -> None:
         self.query_one("#form").border_title = " parameters · 1,2 or 16..64*2: a run each "
         self.table.focus()
@@ -178,6 +183,8 @@ class RecipesScreen(ListScreen, screen="recipes"):
             for name, parameter in page.recipe.parameters.items()
         ]
         await form.mount_all(rows)
+        if self.focused is self.pane("#page") and (fields := self.query(ParameterField)):
+            self.set_focus(fields.first())  # Tab came before the form
 
     @staticmethod
     def _label(parameter: Parameter) -> str:
