@@ -19,7 +19,7 @@ _RESOURCES: Mapping[str, str] = MappingProxyType(
         "nproc_per_node": "Training processes on each node: one for each GPU, or any number on CPUs.",
         "cpus_per_task": "CPU cores on each node, for all its ranks and their data workers.",
         "time_limit_s": "The run is ended after this time, as H:MM:SS; {time_limit_s}empty: the default.",
-        "mem": "RAM on each node, as 16G or 800M; empty: the cluster's default.",
+        "mem": "RAM on each node, as 16G or 800M; empty: what the recipe needs, or the cluster's default.",
         "partition": "The group of nodes to run on{partition}; empty: the default, or one with GPUs.",
         "account": "The account that is charged; empty: your default account.",
         "qos": "The quality of service, which sets priority and limits; empty: your default.",

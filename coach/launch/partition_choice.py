@@ -166,7 +166,7 @@ def _gets_all(request: LaunchRequest, recipe: Recipe, resources: Resources) -> b
     time_s = request.time_limit_s or recipe.time_limit_s
     return (
         resources.gpus_per_node > 0
-        and resources.mem == request.mem
+        and request.mem in (None, resources.mem)
         and resources.time_limit_s == time_s
         and (ranks is None or resources.num_nodes * resources.nproc_per_node >= ranks)
     )

@@ -81,6 +81,7 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         environment=facts.environment,
         command=command.words,
         copies=command.copies,
+        mem_need_mib=resolved.mem_need_mib,
     )
     record = run_record(
         plan,
@@ -99,10 +100,8 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
     if request.max_restarts and not is_torchrun(plan):
         unused = f"--max-restarts {request.max_restarts} has no effect: torchrun does not start this program"
         plan = replace(plan, warnings=(*plan.warnings, unused))
-    own_trainers = str(recipe.own_trainers) if recipe.own_trainers else None
-    return replace(
-        plan, script=script, run_json=record, code_dir=facts.paths.code_dir, own_trainers=own_trainers
-    )
+    own = str(recipe.own_trainers) if recipe.own_trainers else None
+    return replace(plan, script=script, run_json=record, code_dir=facts.paths.code_dir, own_trainers=own)
 
 
 def _gpm_notes(request: LaunchRequest, resources: Resources) -> tuple[str, ...]:

@@ -88,6 +88,7 @@ RECIPE_KEYS: Keys = {
     "environment": TableKey(
         "a table", "Where it trains unless site or user say otherwise, as [environments.NAME] of the config."
     ),
+    "memory": TableKey("a table", "The host memory that it needs on a node; without it the site's default."),
     "ranks": TableKey("a whole number", "Ranks in all, unless the launch sets them."),
     "max_restarts": TableKey(
         f"a whole number from 0 to {MAX_RESTARTS}",
@@ -115,6 +116,11 @@ SWEEP_KEYS: Keys = {
         "one of the parameters, a whole number",
         "For a sweep over ranks: the total that they divide, for strong scaling.",
     ),
+}
+MEMORY_KEYS: Keys = {
+    "node": TableKey("MiB from 0", "Resident memory of torchrun and the sampler.", is_needed=True),
+    "rank": TableKey("MiB from 0", "Resident memory of a rank on CPUs.", is_needed=True),
+    "worker": TableKey("MiB from 0", "Resident memory of a DataLoader worker.", is_needed=True),
 }
 REMEDY_KEYS: Keys = {
     "shard": TableKey(
@@ -189,6 +195,8 @@ class Recipe:
     `shard`: model and optimizer in shares, one per rank; `rank_per_device`: one rank for each device. A
     change is another `recipe`, or a parameter's value.
     """
+    memory: Mapping[str, int] = field(default_factory=dict)
+    """MiB of host memory, as `MEMORY_KEYS` says; empty: unknown."""
     ranks: int | None = None
     """Ranks in all, unless the launch sets them. None: one per device, or two."""
     max_restarts: int | None = None
@@ -296,6 +304,7 @@ class _Reader(TableReader):
             expects=self._words(table, "expects", _CODE),
             uneven_by_design=self._said(table, "uneven_by_design", bool, False),
             remedies=self._remedies(table if "remedies" in table else base, read),
+            memory=self._memory(table if "memory" in table else base),
             ranks=self._said(table, "ranks", int, None),
             max_restarts=self._max_restarts(table),
             sweep=self._sweep(self._said(table, "sweep", dict, None), read, devices),
@@ -377,6 +386,14 @@ class _Reader(TableReader):
         remedies: Mapping[str, Any] = self._said(table, "remedies", dict, {})
         self.check_keys("remedies", remedies, REMEDY_KEYS)
         return MappingProxyType({name: self._changes(remedies, name, known) for name in remedies})
+
+    def _memory(self, table: Mapping[str, Any]) -> Mapping[str, int]:
+        sizes: Mapping[str, Any] = self._said(table, "memory", dict, {})
+        self.check_keys("memory", sizes, MEMORY_KEYS)
+        for name, key in MEMORY_KEYS.items() if sizes else ():
+            if self.get(sizes, f"memory.{name}", int, key.takes) < 0:
+                raise self.error(f"memory.{name}", f"memory.{name} = {sizes[name]}: expected {key.takes}")
+        return MappingProxyType(dict(sizes))
 
     def _changes(
         self, remedies: Mapping[str, Any], name: str, known: Mapping[str, Parameter]

@@ -71,6 +71,7 @@ def run_record(
         "resume_from": request.resume_from,
         "uneven_by_design": recipe.uneven_by_design,
         "remedies": {name: dict(changes) for name, changes in recipe.remedies.items()},
+        **({} if plan.mem_need_mib is None else {"mem_need_mib": plan.mem_need_mib}),
         **({"expects": list(recipe.expects)} if recipe.expects else {}),
         **({"drill": recipe.name} if is_drill(request, recipe) else {}),
         **({"squeue_comment": True} if has_comment and plan.backend == "slurm" else {}),

@@ -6,7 +6,7 @@ wait two hours and then fail on its first line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -17,11 +17,24 @@ from coach.launch.spelling import format_time, parse_mem_mib, parse_signal_lead
 from coach.model.errors import UserError, hidden_by_site
 from coach.model.launching.launch import GPU_REQUESTS, LaunchRequest, OwnKind, OwnProgram, Resources
 from coach.model.slurm.cluster import Node, Partition
+from coach.model.slurm.memory import mem_mib, spell_memory
 
 MIN_TIME_FOR_SIGNAL_S = 120
 """A shorter run ends before a signal and a requeue would be worth it."""
 
 MAX_SIGNAL_LEAD_S = 120
+
+MEM_HEADROOM = 1.3
+"""Times the measured need: another version of torch, longer data."""
+
+CUDA_MIB = 2560
+"""Host memory that CUDA adds to a rank: its libraries, the context and pinned batches. Calculated from the 2
+to 3 GiB that a process with CUDA has resident; not measured."""
+
+_NO_REAL_MEMORY = 1
+"""MiB of a node whose RealMemory the site left out; Slurm refuses a larger --mem there. slurm.conf(5)"""
+
+_MEM_OPTIONS = frozenset({"mem-per-cpu", "mem-per-gpu"})
 
 _SAY_GPUS = (
     "--gpus N asks for N per node, --gpus 0 trains on CPUs; gpus in [launch] of config.toml sets the default"
@@ -58,6 +71,8 @@ class Resolved:
     """Field of the request → the values that the target offers."""
     limits: Mapping[str, int]
     """Field of the request → the most that the target allows: nodes, GPUs per node, seconds."""
+    mem_need_mib: int | None = None
+    """Memory per node that the recipe needs, with headroom; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +131,12 @@ def resolve_resources(
     if not found:
         raise next(iter(why_not.values()))
     first = next(iter(found.values()))
+    mem = _largest_mem(found.values())
+    shared = replace(first.resources, mem=mem)
     alike = [
         name
         for name, each in found.items()
-        if replace(each.resources, partition=first.resources.partition) == first.resources
+        if replace(each.resources, partition=shared.partition, mem=mem) == shared
     ]
     left_out = [f"partition {name} is left out: {problem.message}" for name, problem in why_not.items()]
     left_out += [
@@ -130,10 +147,15 @@ def resolve_resources(
     note = f"partitions {', '.join(alike)}: Slurm takes the one that can start the job first"
     return replace(
         first,
-        resources=replace(first.resources, partition=",".join(alike)),
+        resources=replace(shared, partition=",".join(alike)),
         notes=(*((note,) if len(alike) > 1 else ()), *first.notes),
         warnings=(*first.warnings, *left_out),
     )
+
+
+def _largest_mem(found: Iterable[Resolved]) -> str | None:
+    """The memory that is enough in all partitions: each has its own default and limit."""
+    return max((each.resources.mem for each in found), key=lambda text: mem_mib(text or "") or 0)
 
 
 def _resolve_in_one(
@@ -166,7 +188,8 @@ def _resolve_in_one(
         cpus = _cpus(request, parameters, target, most_cpus, started or nproc, usual_ranks, notes)
     limit_s = target.partition.time_limit_s if target.partition else None
     request = within(request, limit_s, _memory_mib(target, num_nodes), target.name, warnings)
-    _check_mem(request, target, num_nodes)
+    need = _mem_need(recipe, parameters, started or nproc, gpus)
+    mem = _mem(request, need, target, num_nodes, cpus, notes, warnings)
     time_limit_s = _time_limit(request, recipe, target, notes)
     is_local = site.backend == "local"
     if is_local:
@@ -177,7 +200,7 @@ def _resolve_in_one(
         nproc_per_node=nproc,
         cpus_per_task=cpus,
         time_limit_s=time_limit_s,
-        mem=request.mem,
+        mem=mem,
         gpu_type=gpu_type,
         gpu_request=_gpu_request(request),
         cpus_per_gpu=cpus_per_gpu,
@@ -191,7 +214,7 @@ def _resolve_in_one(
         limits["gpus_per_node"] = target.most_gpus
     if limit_s is not None:
         limits["time_limit_s"] = limit_s
-    return Resolved(resources, tuple(notes), tuple(warnings), choices, limits)
+    return Resolved(resources, tuple(notes), tuple(warnings), choices, limits, need[0])
 
 
 _SLURM_ONLY = ("partition", "account", "qos", "reservation", "constraint", "exclude")
@@ -536,13 +559,66 @@ def _memory_mib(target: _Target, num_nodes: int) -> int | None:
     return _on_each_of(num_nodes, [node.memory_mib for node in target.nodes if node.memory_mib is not None])
 
 
-def _check_mem(request: LaunchRequest, target: _Target, num_nodes: int) -> None:
-    if request.mem is None:
-        return
-    asked = parse_mem_mib(request.mem, "--mem")
-    most = _memory_mib(target, num_nodes)
+def _mem_need(
+    recipe: Recipe, parameters: Mapping[str, Any], num_ranks: int, gpus: int
+) -> tuple[int | None, str]:
+    """MiB per node that the recipe needs, with headroom, and their sum in words. None: it does not say."""
+    if not recipe.memory:
+        return None, ""
+    node, rank, worker = (recipe.memory[name] for name in ("node", "rank", "worker"))
+    num_workers = parameters.get("num_workers")
+    per_rank = num_workers if isinstance(num_workers, int) else 0
+    if parameters.get("eval_every_epoch") or parameters.get("eval_at_end"):
+        per_rank *= 2  # an evaluation starts its own workers, and those of the training stay
+    on_cuda = max(num_ranks, gpus) if gpus else 0
+    need = node + num_ranks * (rank + per_rank * worker) + on_cuda * CUDA_MIB
+    parts = [f"{node} MiB", f"{_count(num_ranks, 'rank')} × {rank}"]
+    parts += [f"{_count(num_ranks * per_rank, 'worker')} × {worker}"] if per_rank else []
+    parts += [f"{on_cuda} × {CUDA_MIB} for CUDA (calculated)"] if on_cuda else []
+    return mem_mib(spell_memory(MEM_HEADROOM * need)), f"{' + '.join(parts)}, measured; × {MEM_HEADROOM}"
+
+
+def _mem(
+    request: LaunchRequest,
+    need: tuple[int | None, str],
+    target: _Target,
+    num_nodes: int,
+    cpus: int,
+    notes: list[str],
+    warnings: list[str],
+) -> str | None:
+    """The memory per node to ask for: the request's own, else the recipe's need. None: Slurm's default is
+    enough or must do, or no scheduler would take it."""
+    if request.mem is not None:
+        _check_mem(request.mem, target, num_nodes)
+        return request.mem
+    need_mib, why = need
+    real_mib = _memory_mib(target, num_nodes)
+    if need_mib is None or real_mib == _NO_REAL_MEMORY or _MEM_OPTIONS & set(request.sbatch):
+        return None
+    partition = target.partition
+    limits = (real_mib, partition.max_mem_per_node_mib if partition is not None else None)
+    most = min((limit for limit in limits if limit), default=need_mib)
+    if most < need_mib:
+        warnings.append(f"{target.name} has {most} MiB per node, the recipe needs {need_mib} MiB: {why}")
+    if target.is_local or _default_mem_mib(partition, cpus) >= need_mib:
+        return None
+    mem = spell_memory(min(need_mib, most), is_most=most < need_mib)
+    notes.append(f"--mem {mem}: {why}")
+    return mem
+
+
+def _check_mem(mem: str, target: _Target, num_nodes: int) -> None:
+    asked, most = parse_mem_mib(mem, "--mem"), _memory_mib(target, num_nodes)
     if most is not None and asked > most:
-        raise UserError(f"--mem {request.mem}: {target.name} has {most} MiB per node")
+        raise UserError(f"--mem {mem}: {target.name} has {most} MiB per node")
+
+
+def _default_mem_mib(partition: Partition | None, cpus: int) -> int:
+    """Memory per node that the partition gives to a job that asks for none; 0: not known."""
+    if partition is None:
+        return 0
+    return partition.default_mem_per_node_mib or cpus * (partition.default_mem_per_cpu_mib or 0)
 
 
 def _time_limit(request: LaunchRequest, recipe: Recipe, target: _Target, notes: list[str]) -> int | None:

@@ -9,7 +9,7 @@ from coach.launch.drill_table import DRILL_KEYS, OPTIONS, TWIN_KEYS
 from coach.launch.parameter_table import PARAMETER_KEYS
 from coach.launch.project_file import FILES, TRAINING_KEYS
 from coach.launch.recipe import data_dir
-from coach.launch.recipe_file import RECIPE_KEYS, REMEDY_KEYS, SWEEP_KEYS
+from coach.launch.recipe_file import MEMORY_KEYS, RECIPE_KEYS, REMEDY_KEYS, SWEEP_KEYS
 from coach.launch.table_reader import TableKey
 from reference_pages.markdown import block, code, page, table, text
 
@@ -56,6 +56,9 @@ def recipe_page() -> str:
         _keys(PARAMETER_KEYS),
         "## [sweep]",
         _keys(SWEEP_KEYS),
+        "## [memory]",
+        "Resident memory, from which a plan computes `--mem`; `benchmarks/host_memory.py` measures it.",
+        _keys(MEMORY_KEYS),
         "## [remedies]",
         "A change is another recipe alone, or values of parameters.",
         _keys(REMEDY_KEYS),

@@ -199,3 +199,13 @@ async def test_text_pasted_outside_of_a_field_does_nothing_and_says_so() -> None
         await burst(driver, "paste:q d R")
         await driver.sees("pasted text is no key")
         assert driver.place == "cluster"
+
+
+async def test_a_number_typed_right_after_the_tab_into_the_form_stands_in_its_first_field() -> None:
+    async with opened() as driver:
+        field, *_ = await open_form(driver)
+        driver.app.screen.set_focus(driver.app.screen.query_one("#ladder"))
+        await driver.settle()
+        await burst(driver, "tab", *"0.3")
+        assert (driver.app.focused, field.value) == (field, "0.3")
+        assert driver.place == "recipes"

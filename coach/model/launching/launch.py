@@ -248,6 +248,8 @@ class Plan:
     """Folder of a user's recipe that contains its trainer; None: the trainer belongs to coach."""
     command: tuple[str, ...] = ()
     """A user's own program and its arguments, with the values of the parameters; empty for a recipe."""
+    mem_need_mib: int | None = None
+    """Memory per node that the recipe needs, with headroom; None: unknown."""
     copies: tuple[ConfigCopy, ...] = ()
     """The changed config files that the command names."""
     others: tuple[Plan, ...] = ()

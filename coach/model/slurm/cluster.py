@@ -118,6 +118,10 @@ class Partition:
     """True for Hidden=YES: sinfo and squeue show the partition only with --all; coach always shows it."""
     max_nodes: int | None = None
     """The most nodes of one job; None: no limit."""
+    default_mem_per_node_mib: int | None = None
+    """Memory of a job that asks for none; None: not set for the partition, as for the next one."""
+    default_mem_per_cpu_mib: int | None = None
+    max_mem_per_node_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

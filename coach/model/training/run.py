@@ -103,6 +103,8 @@ class Run:
     """True if the recipe declares that its ranks do unequal work; None if run.json does not say."""
     remedies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Remedy → the launch changes with which the recipe applies it; empty if run.json does not say."""
+    mem_need_mib: float | None = None
+    """Memory per node that its recipe needs, with headroom; None: unknown."""
     sweep: SweepPoint | None = None
     """Position in the group that it was launched with."""
     user: str | None = None

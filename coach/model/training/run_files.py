@@ -66,6 +66,8 @@ class RunJson(TypedDict):
     """Parameter → its default and its usual range."""
     resources: NotRequired[dict[str, Any]]
     """The resources requested from the scheduler."""
+    mem_need_mib: NotRequired[int]
+    """Memory per node that the recipe needs, with headroom."""
     launch: NotRequired[dict[str, Any]]
     """The launch request, for a relaunch."""
     backend: str

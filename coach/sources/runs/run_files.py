@@ -85,6 +85,7 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         expects=_parse_texts(value.get("expects")),
         is_uneven_by_design=_parse_flag(value.get("uneven_by_design")),
         remedies=_parse_remedies(table(value.get("remedies"))),
+        mem_need_mib=finite(value.get("mem_need_mib")),
         sweep=_parse_sweep(table(value.get("sweep"))),
         segments=_parse_segments(value.get("segments")),
         drill=text(value.get("drill")),

@@ -219,6 +219,9 @@ def _parse_partition(
         cluster=cluster,
         is_hidden=pairs.get("Hidden") == "YES",
         max_nodes=parse_count(pairs.get("MaxNodes", "").replace("UNLIMITED", "")),
+        default_mem_per_node_mib=parse_count(pairs.get("DefMemPerNode", "").replace("UNLIMITED", "")),
+        default_mem_per_cpu_mib=parse_count(pairs.get("DefMemPerCPU", "").replace("UNLIMITED", "")),
+        max_mem_per_node_mib=parse_count(pairs.get("MaxMemPerNode", "").replace("UNLIMITED", "")),
     )
 
 

@@ -66,6 +66,23 @@ def test_a_partition_may_limit_the_nodes_of_a_job() -> None:
     assert [each.max_nodes for each in parse_partitions(text, None)[0]] == [1, None, None]
 
 
+@pytest.mark.parametrize(
+    ("words", "sizes"),
+    [
+        ("DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED", (None, None, None)),
+        ("DefMemPerNode=300 MaxMemPerNode=4000", (300, None, 4000)),
+        ("DefMemPerCPU=2000 MaxMemPerCPU=4000", (None, 2000, None)),
+        ("", (None, None, None)),
+    ],
+)
+def test_a_partition_may_have_a_default_and_a_limit_of_memory(
+    words: str, sizes: tuple[int | None, ...]
+) -> None:
+    ((made,), _) = parse_partitions(f"PartitionName=cpu State=UP TotalNodes=4 {words}\n", None)
+    found = (made.default_mem_per_node_mib, made.default_mem_per_cpu_mib, made.max_mem_per_node_mib)
+    assert found == sizes
+
+
 def test_a_node_has_its_allocated_cpus_memory_and_gpus() -> None:
     node = nodes_of("24.11")[0]
     assert node.partitions == ("gpu", "short", "cpu")
