@@ -92,6 +92,16 @@ def test_a_run_that_failed_or_goes_on_or_used_its_memory_gets_no_advice(quiet: d
     assert not {"JOB006", "JOB007"} & set(told(ended(**quiet)))
 
 
+@pytest.mark.parametrize(("need_mib", "is_told"), [(None, True), (60000.0, True), (131072.0, False)])
+def test_memory_that_the_recipe_needs_on_paper_is_not_called_wasted(
+    need_mib: float | None, is_told: bool
+) -> None:
+    launched = run(resources={"mem": "128G"}, state="COMPLETED", mem_need_mib=need_mib)
+    snapshot = TargetSnapshot("run", 1400.0, run=launched)
+    found = told(Engine(build()).diagnose(snapshot, history((), hosts(400, **LITTLE))))
+    assert ("JOB006" in found) == is_told
+
+
 @pytest.mark.parametrize(
     ("num_nodes", "seconds", "is_told"),
     [

@@ -11,6 +11,7 @@ import pytest
 from coach.lookback.history import History
 from coach.model.judging.finding import Finding, Severity
 from coach.model.judging.verdict import Across, NodeRecord, Pace, PastRun
+from coach.model.launching.launch import AppliedFix
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build
@@ -89,6 +90,26 @@ def test_memory_that_was_raised_and_used_up_again_is_to_be_measured_first() -> N
     assert (finding.rule, finding.severity) == ("HIS002", Severity.WARNING)
     assert "32.0 GiB → 64.0 GiB" in finding.summary
     assert not any("mem" in fix.changes for fix in finding.fixes)
+
+
+@pytest.mark.parametrize(
+    "launched",
+    [
+        {"fix": AppliedFix("MEM007", "Memory per node → 64G", {"mem": "64G"})},
+        {"mem_need_mib": 65536.0},
+    ],
+    ids=["a fix of coach", "what the recipe needs"],
+)
+@pytest.mark.parametrize("cause", ["host_oom", "cuda_oom"])
+def test_memory_that_coach_itself_raised_is_not_reproached(cause: str, launched: dict[str, Any]) -> None:
+    raised = Across(asked(2, "64G", cause), (asked(1, "32G", cause),))
+    assert found(raised)
+    assert found(raised, **launched) == []
+
+
+def test_a_fix_of_something_else_and_more_memory_than_needed_stay_a_finding() -> None:
+    raised = Across(asked(2, "64G"), (asked(1, "32G"),))
+    assert found(raised, fix=AppliedFix("DAT001", "Fewer workers", {"num_workers": 2}), mem_need_mib=5120.0)
 
 
 def test_a_job_that_survives_longer_with_more_memory_has_a_leak() -> None:

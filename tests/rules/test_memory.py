@@ -193,6 +193,17 @@ def test_a_node_s_tasks_are_one_node() -> None:
     assert parse_exit({"nodes": parts}).oom_kills == {"node2": 3}
 
 
+@pytest.mark.parametrize(("need_mib", "mem"), [(5120.0, "5G"), (350.0, "448M"), (None, "448M")])
+def test_the_first_raise_is_enough_for_what_the_recipe_needs(need_mib: float | None, mem: str) -> None:
+    history = History()
+    history.add_samples([HostSample("node1", 1.0, memory_used_mib=306.0)])
+    launched = replace(run(resources={"mem": "300M"}, state="OUT_OF_MEMORY"), mem_need_mib=need_mib)
+    snapshot = TargetSnapshot("run", 2.0, run=launched)
+    (finding,) = Engine(build()).diagnose(snapshot, history).findings
+    assert dict(finding.fixes[0].changes) == {"mem": mem}
+    assert ("what the recipe needs" in finding.fixes[0].title) == (mem == "5G")
+
+
 def test_the_measured_peak_decides_how_much_memory_is_asked_for() -> None:
     history = History()
     history.add_samples([HostSample("node1", 1.0, memory_used_mib=8000.0)])

@@ -147,8 +147,11 @@ def workers(run: Run | None, wanted: int, cpus: int | None, why: str = "") -> It
 
 
 def more_memory(run: Run | None, wanted_mib: float, why: str, history: History) -> Iterable[Fix]:
-    """More host memory per node, capped at the measured memory of the nodes; the fix says so if it was
-    capped."""
+    """More host memory per node, and no less than the recipe needs, capped at the measured memory of the
+    nodes; the fix says so if it was capped."""
+    need_mib = run.mem_need_mib if run is not None else None
+    if need_mib is not None and need_mib > wanted_mib:
+        wanted_mib, why = need_mib, f"what the recipe needs, more than {why}"
     totals = [
         sample.node_memory_total_mib for node in history.nodes for sample in list(history.host(node))[-1:]
     ]

@@ -8,6 +8,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.judging.verdict import PastRun
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
 from coach.rules.base import Rule, Threshold
 from coach.rules.earlier_runs.wording import when
 from coach.rules.from_logs.quoted_evidence import parse_mib, size_text
@@ -26,8 +27,9 @@ class MemoryRaisedBlindly(Rule):
         A larger request waits longer in the queue and keeps other jobs off the node. If each request is used
         up, the real need is unknown and may be unlimited: a leak fills any amount of memory.
     When it stays silent
-        If the attempt with more memory succeeded, or memory was not requested or not measured. For unused
-        memory also if anything else in the launch was changed with it.
+        If the attempt with more memory succeeded, or memory was not requested or not measured. If a fix of
+        coach raised it, or it was raised to no more than the recipe needs. For unused memory also if anything
+        else in the launch was changed with it.
     What to do
         Measure before the next attempt. Memory use over time tells a leak (it grows until the end) from a
         real need (it rises once, then stays). If the GPU is out of memory, reduce the data on the GPU.
@@ -57,7 +59,7 @@ class MemoryRaisedBlindly(Rule):
         asked_before = _asked(before) if before is not None else None
         if across is None or before is None or not asked or not asked_before:
             return
-        if asked < self.values["min_raise"] * asked_before:
+        if not self._is_raised_blindly(snapshot.run, asked_before, asked):
             return
         this = across.this
         rise = f"{size_text(asked_before)} → {size_text(asked)}"
@@ -74,6 +76,13 @@ class MemoryRaisedBlindly(Rule):
             text = f"More memory was requested ({rise}), though {size_text(used)} was the peak"
             fix = Fix(f"Memory per node → {size_text(1.3 * used)} covers the measured peak")
             yield self._hit(text, before, this, fix, Severity.INFO)
+
+    def _is_raised_blindly(self, run: Run | None, before_mib: float, asked_mib: float) -> bool:
+        """False also if a fix of coach, or the plan of the recipe, asked for this memory."""
+        if asked_mib < self.values["min_raise"] * before_mib:
+            return False
+        is_fix = run is not None and run.fix is not None and "mem" in run.fix.changes
+        return not is_fix and (run is None or asked_mib > (run.mem_need_mib or 0))
 
     def _lay_idle(self, past: PastRun, asked_mib: float) -> bool:
         used = past.memory_used_mib

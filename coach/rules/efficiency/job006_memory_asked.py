@@ -26,8 +26,9 @@ class MemoryAsked(Rule):
     When it stays silent
         If the run did not complete, on small requests, and on short runs. If a node was sampled for a short
         time, not up to the run's end, or not at all: its peak is not known. If the run was launched without
-        `--mem`: the site's default is not the user's choice. coach cannot see that for a job that it did not
-        launch, so there the finding may concern a default.
+        `--mem`: the site's default is not the user's choice. If it requested no more than its recipe needs,
+        with the headroom that coach plans. coach does not know of a job that it did not launch if `--mem` was
+        left out, so there the finding may concern a default.
     What to do
         Request 1.3 times the peak the next time, and not less: sampling misses short bursts.
     Sources
@@ -69,7 +70,7 @@ class MemoryAsked(Rule):
             return
         asked_text = snapshot.run.resources.get("mem")
         asked = parse_mib(asked_text, "M") if isinstance(asked_text, str) else None
-        if not asked:
+        if not asked or asked <= (snapshot.run.mem_need_mib or 0):
             return
         sampled = self._sampled_peaks(history, snapshot.run.ended_time_s)
         if not sampled or not has_all_nodes(snapshot, history.nodes):
