@@ -101,9 +101,10 @@ _SAMPLES = (
 """Samples per second, with the name before or behind the number."""
 _SECONDS = r"[\"']?[:=\s]{1,4}(\d{1,6}\.\d{1,9})(?![\d.%])(?: ?(ms|s)\b|(?! ?[kKMGT]?i?B))"
 _DATA_TIME = re.compile(rf"(?<![\w/.-])[Dd][Aa][Tt][Aa](?:[_ ]?[Tt]ime)?{_SECONDS}")
-_TIME_BESIDE = re.compile(rf"(?<![\w/.-])(?:(?:step|batch|iter)[_ ])?[Tt]ime{_SECONDS}")
+_BARE_TIME = re.compile(rf"(?<![\w/.-])(?<![A-Za-z][ \t])[Tt]ime{_SECONDS}")
 """`time: 0.35, data_time: 0.01` of MMEngine and detectron2, `Time 0.5 (0.9) Data 0.2 (0.3)` of PyTorch's
-ImageNet example, `Time: 0.41s … Data: 0.01` of timm: the wait for data, and the whole step beside it."""
+ImageNet example, `Time: 0.41s … Data: 0.01` of timm: the wait for data, and the whole step beside it. Behind
+another word (`Data time`, `load time`, `forward time`) it is not the time of a step."""
 
 _NAMED_STEP_TIME = re.compile(rf"(?<![\w/.-])(?:[Ss]tep|[Bb]atch|[Ii]ter(?:ation)?)[_ ][Tt]ime{_SECONDS}")
 _MOST_BARE_S = 10.0
@@ -243,14 +244,13 @@ def _add_rates(record: dict[str, float], text: str) -> None:
         if found is not None and float(found[1]) > 0:
             record["step_time_s"] = 1 / float(found[1]) if is_rate else float(found[1])
             break
-    data = _DATA_TIME.search(text)
+    data, step = _DATA_TIME.search(text), _NAMED_STEP_TIME.search(text)
     if data is not None:
         record["data_time_s"] = _seconds(data)
-        step = _TIME_BESIDE.search(text)
-        if step is not None and "step_time_s" not in record and _seconds(step) >= _seconds(data):
-            record["step_time_s"] = _seconds(step)
-    step = _NAMED_STEP_TIME.search(text)
-    if step is not None and (step[2] is not None or 0 < _seconds(step) < _MOST_BARE_S):
+        step = step or _BARE_TIME.search(text)
+        if step is not None and _seconds(step) >= _seconds(data):
+            record.setdefault("step_time_s", _seconds(step))
+    elif step is not None and (step[2] is not None or 0 < _seconds(step) < _MOST_BARE_S):
         record.setdefault("step_time_s", _seconds(step))
     samples = next((found for pattern in _SAMPLES if (found := pattern.search(text))), None)
     if samples is not None:

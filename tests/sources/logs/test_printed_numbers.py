@@ -40,6 +40,13 @@ LINES = {
         {"loss": 6.95, "lr": 1e-5, "step_time_s": 0.412, "data_time_s": 0.01},
     "loss 1.5, step time 120.0 ms, data time 80.0 ms":
         {"loss": 1.5, "step_time_s": 0.12, "data_time_s": 0.08},
+    "Loss: 0.69 (0.68)  Data time: 0.05(0.50)  Forward time: 0.92(0.88)  Batch time: 0.97(1.20)":
+        {"loss": 0.69, "step_time_s": 0.97, "data_time_s": 0.05},
+    "step 3 loss 2.0 data time 0.05 step time 0.95":
+        {"step": 3, "loss": 2.0, "step_time_s": 0.95, "data_time_s": 0.05},
+    "step 3 loss 2.0 load time 0.9 data 0.05 time 0.95":
+        {"step": 3, "loss": 2.0, "step_time_s": 0.95, "data_time_s": 0.05},
+    "step 3 loss 2.0 data time 0.05": {"step": 3, "loss": 2.0, "data_time_s": 0.05},
     "loss 0.5 on data 12.5 GB": {"loss": 0.5},
     "ep 1 | it 6/50 | loss 2.5 | lr 0.3": {"epoch": 1, "loss": 2.5, "lr": 0.3, "position": 6, "length": 50},
     "Epoch 1/4, Batch 100/1000, Loss: 2.1": {"epoch": 1, "loss": 2.1, "position": 100, "length": 1000},
