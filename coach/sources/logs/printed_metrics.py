@@ -47,6 +47,9 @@ _RANK = re.compile(
     re.IGNORECASE,
 )
 """`[rank2]`, `(Rank 2/8)`, `Rank: 2, Epoch: 1`."""
+_HEADING = re.compile(rb"Epoch \d{1,9}/\d{1,9}\s*")
+"""The line above the bars of an epoch, as Keras prints it."""
+_HEADED = re.compile(rb"\s{0,9}(?P<n>\d{1,9})/(?P<total>\d{1,9}) ")
 _ENDS = re.compile(rb"[\r\n]+")
 _FOREIGN_END_BYTES = 64 << 20
 """The part of a foreign job's log that is read for its numbers. The log is read as a whole only once, for the
@@ -139,6 +142,10 @@ class PrintedNumbers:
         self._rest = b""
         self._curves: dict[int, _Curve] = {}
         """Rank → its numbers; those of lines without a rank are rank 0's."""
+        self._heading = b""
+        """The epoch of the next bars; empty if it is not known."""
+        self._last_bar = (0, 0)
+        """(place, length) of the last bar below the heading."""
 
     @property
     def has_loss(self) -> bool:
@@ -183,10 +190,28 @@ class PrintedNumbers:
 
     def _named(self, lines: list[bytes]) -> list[bytes]:
         """The lines that may name a loss."""
-        named = [line for line in lines if LOSS_WORDS.search(line)]
+        named: list[bytes] = []
+        for line in lines:
+            if LOSS_WORDS.search(line):
+                named.append(self._with_heading(line) if self._heading else line)
+            elif line.startswith(b"Epoch ") and _HEADING.fullmatch(line):
+                self._heading, self._last_bar = line.rstrip(), (0, 0)
         if named or any(curve.has_plain_loss for curve in self._curves.values()):
             return named
         return [line for line in lines if FUNCTION_WORDS.search(line)]
+
+    def _with_heading(self, line: bytes) -> bytes:
+        """The line; a bar behind the epoch that stands above it. A bar that begins anew or has another length
+        belongs to another epoch, whose heading was not read, or to an evaluation."""
+        bar = _HEADED.match(line)
+        if bar is None:
+            return line
+        (last, length), place, total = self._last_bar, int(bar["n"]), int(bar["total"])
+        if place < last or length not in (0, total):
+            self._heading = b""
+            return line
+        self._last_bar = place, total
+        return self._heading + b" |" + line
 
     def _by_rank(self, lines: list[bytes]) -> dict[int, list[bytes]]:
         """Rank → its lines. Without a rank in the lines that are looked at, all are rank 0's."""
