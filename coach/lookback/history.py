@@ -61,6 +61,10 @@ class CurvePoint:
     step_time_s: float | None
     counter: Counter = Counter.STEP
     """What `step` counts."""
+    epoch: int | None = None
+    """The epoch of the last step in it."""
+    lr: float | None = None
+    """The learning rate of the last step in it, as the program gave it."""
 
 
 class Curve:
@@ -93,6 +97,8 @@ class Curve:
             step.data_time_s,
             step.step_time_s,
             step.counter,
+            step.epoch,
+            step.lr,
         )
         if self._points and self._points[-1].num_steps < self._stride:
             self._points[-1] = _merge(self._points[-1], point)
@@ -120,6 +126,8 @@ def _merge(a: CurvePoint, b: CurvePoint) -> CurvePoint:
         mean(a.data_time_s, b.data_time_s),
         mean(a.step_time_s, b.step_time_s),
         b.counter,
+        a.epoch if b.epoch is None else b.epoch,
+        a.lr if b.lr is None else b.lr,
     )
 
 

@@ -64,20 +64,17 @@ class Point:
     counter: int | None
     time_s: float | None
     evidence: Evidence
+    unit: Counter = Counter.STEP
+    """What `counter` counts."""
+    epoch: float | None = None
+    """The epoch, with the part that is done if the program gives one; None if it is not known."""
+    rate: float | None = None
+    """The learning rate; None if it is not known."""
+    position: float | None = None
+    """A number that grows evenly through the training, if there is one: of a log, which keeps its newer values
+    more densely, the epoch or the step."""
     line: str = ""
-    """The log line; empty for a value from metrics."""
-
-    @property
-    def rate(self) -> float | None:
-        """The learning rate, or None if the line has none."""
-        found = _RATE.search(self.line)
-        return None if found is None or _ROUNDED.fullmatch(found[1]) else float(found[1])
-
-    @property
-    def epoch(self) -> float | None:
-        """The epoch, or None if the line has none."""
-        found = _EPOCH.search(self.line)
-        return float(found[1]) if found else None
+    """The log line; empty for a value from metrics. Only for what a point has no field for."""
 
 
 def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point, ...]]:
@@ -96,12 +93,23 @@ def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point,
         series.setdefault((hit.file, hit.rank, hit.fields["key"], name_of(hit)), []).append(hit)
     for hits in series.values():
         hits.sort(key=lambda hit: hit.line)
-        yield _since_last_start(
-            [
-                Point(float(hit.fields["value"]), counter_of(hit), hit.time_s, quote(hit), line=hit.named)
-                for hit in hits
-            ]
-        )
+        yield _since_last_start([_point_of_line(hit) for hit in hits])
+
+
+def _point_of_line(hit: LogHit) -> Point:
+    counted, at, rated = (each.search(hit.named) for each in (_COUNTER, _EPOCH, _RATE))
+    counter, epoch = int(counted[1]) if counted else None, float(at[1]) if at else None
+    return Point(
+        float(hit.fields["value"]),
+        counter,
+        hit.time_s,
+        quote(hit),
+        Counter.EPOCH if counted and counted[0][0] in "eE" else Counter.STEP,
+        epoch,
+        None if rated is None or _ROUNDED.fullmatch(rated[1]) else float(rated[1]),
+        counter if epoch is None else epoch,
+        hit.named,
+    )
 
 
 def _points_of_curve(curve: Sequence[CurvePoint], printed: Iterable[LogHit]) -> list[Point]:
@@ -117,7 +125,18 @@ def _points_of_curve(curve: Sequence[CurvePoint], printed: Iterable[LogHit]) -> 
             counter = None if point.counter is Counter.LINE else point.step
             line = lines.get((counter, point.loss))
             told = Evidence(f"loss at {point.counter.word} {point.step}", value=point.loss)
-            points.append(Point(point.loss, counter, point.time_s, told if line is None else quote(line)))
+            points.append(
+                Point(
+                    point.loss,
+                    counter,
+                    point.time_s,
+                    told if line is None else quote(line),
+                    point.counter,
+                    point.step if point.counter is Counter.EPOCH else point.epoch,
+                    point.lr,
+                    point.step,
+                )
+            )
     return points
 
 

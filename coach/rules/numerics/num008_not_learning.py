@@ -12,6 +12,7 @@ from statistics import fmean, median
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import Counter
 from coach.rules.advice.launched_with import float_parameter, int_parameter
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.evaluations import accuracies, are_guesses, evaluated_losses, num_beside_steps
@@ -24,13 +25,16 @@ _SIGMA = 1.4826 / math.sqrt(2)
 """Factor from the median absolute difference of neighbours to the standard deviation of one value."""
 _APART = 0.1
 """A loss this share of ln(classes) away from it was not that of a guess."""
+_FEWEST_EPOCHS = 10
+"""Number of losses that make a long course if each is of another epoch."""
+_FEWEST_SAME = 100
+"""Number of values that make a long course if all agree to a thousandth."""
 _OVERFIT = (
     Fix(
         "Overfit a single batch first; if that fails, check labels, frozen parameters and the optimizer's "
         "parameters"
     ),
 )
-_STEPS = re.compile(r"\b(?:global_?)?(?:step|iter(?:ation)?)s?\b", re.IGNORECASE)
 _WARMUP_TOLD = re.compile(r"\b(?:num_)?warmup_(?:steps|iters)['\"]?\s?[:=]\s?(\d{1,7})\b")
 _CLASSES_TOLD = re.compile(r"\bnum_(?:classes|labels)['\"]?\s?[:=]\s?(\d{1,6})\b")
 
@@ -102,10 +106,10 @@ class NotLearning(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         classes = _classes(snapshot)
         for points in courses(snapshot, history):
-            rates = _rates(points, history)
+            rates = [point.rate for point in points]
             hit = (
                 self._without_rate(points, rates, float_parameter(snapshot.run, "lr"))
-                or self._unstepped(points, rates, snapshot, history)
+                or self._unstepped(points, rates, snapshot)
                 or self._guessing(points, classes)
                 or self._unchanged(points, rates, snapshot, history)
                 or self._unmoved(points, rates, history)
@@ -148,11 +152,12 @@ class NotLearning(Rule):
         points: Sequence[Point],
         rates: Sequence[float | None],
         snapshot: TargetSnapshot,
-        history: History,
     ) -> Hit | None:
         """A hit if the rate still has its first value after the warm-up that should have raised it."""
         warmup = _warmup_steps(snapshot)
-        numbers = _step_numbers(points, history)
+        numbers = [
+            point.counter for point in points if point.counter is not None and point.unit is Counter.STEP
+        ]
         first = rates[0] if rates else None
         if not warmup or not first or len(numbers) != len(rates) or len(rates) < self.values["min_rates"]:
             return None
@@ -280,13 +285,19 @@ class NotLearning(Rule):
         return all(abs(loss - level) <= self.values["same"] * level for loss in known)
 
     def _is_long(self, points: Sequence[Point]) -> bool:
+        """True if a warm-up is over, and the points are enough for a mean. A point by epoch is itself a mean of
+        many steps. Values that are all the same are no warm-up much earlier: batches differ."""
+        epochs = {int(point.epoch) for point in points if point.epoch is not None}
         if len(points) < self.values["min_points"]:
-            return False
-        counters = [point.counter for point in points if point.counter is not None]
-        epoch = points[-1].epoch
-        return bool(counters and counters[-1] >= self.values["min_steps"]) or (
-            epoch is not None and epoch >= self.values["min_epochs"]
-        )
+            return len(epochs) >= _FEWEST_EPOCHS and len(epochs) == len(points)
+        num_steps = points[-1].counter if points[-1].unit is Counter.STEP else None
+        if (num_steps or 0) >= self.values["min_steps"] or max(epochs, default=0) >= self.values[
+            "min_epochs"
+        ]:
+            return True
+        first, rates = points[0].loss, [point.rate for point in points]
+        are_same = all(abs(point.loss - first) <= self.values["same"] * first for point in points)
+        return len(points) >= _FEWEST_SAME and are_same and not _is_rising(rates)
 
 
 def _are_zero(rates: Sequence[float | None]) -> bool:
@@ -297,20 +308,6 @@ def _thirds(losses: Sequence[float]) -> tuple[float, float]:
     """The means of the first third and of the last."""
     third = max(1, len(losses) // 3)
     return fmean(losses[:third]), fmean(losses[-third:])
-
-
-def _rates(points: Sequence[Point], history: History) -> list[float | None]:
-    """The learning rates beside the losses, oldest first; None for a line without one."""
-    if history.ranks:
-        return [step.lr for step in history.steps(history.ranks[0])]
-    return [point.rate for point in points]
-
-
-def _step_numbers(points: Sequence[Point], history: History) -> list[int]:
-    """The step of each rate; empty if a log's counter is not known to count steps."""
-    if history.ranks:
-        return [step.step for step in history.steps(history.ranks[0])]
-    return [point.counter for point in points if point.counter is not None and _STEPS.search(point.line)]
 
 
 def _warmup_steps(snapshot: TargetSnapshot) -> int | None:
@@ -331,8 +328,10 @@ def _is_beginning(points: Sequence[Point]) -> bool:
     """True if the first point is the beginning of a training that was not resumed."""
     epoch = points[0].epoch
     counters = [point.counter for point in points[:2] if point.counter is not None]
-    if (epoch is not None and epoch > 1) or len(counters) < 2:
+    if epoch is not None and epoch > 1:
         return False
+    if len(counters) < 2:
+        return epoch is not None
     return counters[0] <= max(1, counters[1] - counters[0])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 
 from coach.lookback.history import History
@@ -11,21 +11,6 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.loss_course import Point, courses, last_place
-
-_FIRST = "first step with next to none"
-
-
-@dataclass(frozen=True, slots=True)
-class _Rated:
-    """A loss with the learning rate beside it."""
-
-    position: float
-    """The step or the epoch. Newer values of a log are kept more densely, so an index is not a share of the
-    run."""
-    loss: float
-    rate: float
-    time_s: float | None
-    evidence: Evidence
 
 
 class RateDecayedEarly(Rule):
@@ -65,83 +50,54 @@ class RateDecayedEarly(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        for course in _courses(snapshot, history, self.values["low"]):
-            hit = self._used_up(course, snapshot.has_ended)
+        for points in courses(snapshot, history):
+            hit = self._used_up(points, snapshot.has_ended)
             if hit is not None:
                 yield hit
                 return
 
-    def _used_up(self, course: Sequence[_Rated], has_ended: bool) -> Hit | None:
-        if len(course) < self.values["min_steps"]:
+    def _used_up(self, points: Sequence[Point], has_ended: bool) -> Hit | None:
+        rates = [point.rate for point in points if point.rate is not None]
+        places = [point.position for point in points if point.position is not None]
+        if not len(points) == len(rates) == len(places) >= self.values["min_steps"]:
             return None
-        peak = max(course, key=lambda rated: rated.rate)
-        low = self.values["low"] * peak.rate if has_ended else 0.0
-        start = _start_of_end(course, low)
-        share = _share_from(course, start)
-        is_long = len(course) - start >= 20 and share >= self.values["share"]
-        if peak.rate <= 0 or start < 10 or not is_long or not self._has_stopped(course, start):
+        peak = max(rates)
+        if last_place(rates) > 1.01 * self.values["low"] * peak:  # with so few digits a low rate is 0
             return None
+        low = self.values["low"] * peak if has_ended else 0.0
+        start = next((place for place in range(len(rates), 0, -1) if rates[place - 1] > low), 0)
+        share = _share_from(places, start)
+        is_long = len(points) - start >= 20 and share >= self.values["share"]
+        if start < 10 or not is_long or not self._has_stopped(points, start):
+            return None
+        highest, first = points[rates.index(peak)], points[start]
         return Hit(
             summary=(
                 f"The learning rate was {'below a hundredth of its peak' if has_ended else '0'} for the last "
                 f"{round(100 * share)} % of the steps"
             ),
             evidence=(
-                replace(peak.evidence, value=peak.rate)
-                if peak.evidence.file
-                else Evidence("peak of the learning rate", value=peak.rate),
-                course[start].evidence,
+                replace(highest.evidence, value=peak)
+                if highest.evidence.file
+                else Evidence("peak of the learning rate", value=peak),
+                first.evidence
+                if first.evidence.file
+                else Evidence("first step with next to none", value=places[start], unit=first.unit.word),
             ),
             confidence=0.8,
             fixes=(Fix("Give the scheduler the real number of optimizer steps", changes_learning=True),),
-            since_s=course[start].time_s,
+            since_s=first.time_s,
         )
 
-    def _has_stopped(self, course: Sequence[_Rated], start: int) -> bool:
+    def _has_stopped(self, points: Sequence[Point], start: int) -> bool:
         """True if the loss fell before index `start` and does not fall after it."""
-        losses = [rated.loss for rated in course]
-        half = start + (len(course) - start) // 2
+        losses = [point.loss for point in points]
+        half = start + (len(points) - start) // 2
         early, late = fmean(losses[start:half]), fmean(losses[half:])
         return losses[0] > early > 0 and early - late < self.values["fall"] * early
 
 
-def _start_of_end(course: Sequence[_Rated], low: float) -> int:
-    """Index from which all rates are at most `low`."""
-    start = len(course)
-    while start > 0 and course[start - 1].rate <= low:
-        start -= 1
-    return start
-
-
-def _share_from(course: Sequence[_Rated], start: int) -> float:
-    """The share of the steps from index `start` to the end."""
-    first, last = course[0].position, course[-1].position
-    return (last - course[start].position) / (last - first) if start < len(course) and last > first else 0.0
-
-
-def _courses(snapshot: TargetSnapshot, history: History, low: float) -> Iterable[Sequence[_Rated]]:
-    """Courses in which each value has a loss and a rate. A log's rates need enough digits to distinguish the
-    share `low` of their peak from 0."""
-    if not history.ranks:
-        for points in courses(snapshot, history):
-            rated = [
-                _Rated(position, point.loss, point.rate, point.time_s, point.evidence)
-                for point in points
-                if (position := _position(point)) is not None and point.rate is not None
-            ]
-            rates = [each.rate for each in rated]
-            if rates and len(rates) == len(points) and last_place(rates) <= 1.01 * low * max(rates):
-                yield rated
-        return
-    rank = history.ranks[0]
-    steps = [
-        _Rated(step.step, step.loss, step.lr, step.time_s, Evidence(_FIRST, value=step.step, unit="step"))
-        for step in history.steps(rank)
-        if step.lr is not None and step.loss is not None
-    ]
-    if len(steps) == history.num_steps(rank):
-        yield steps
-
-
-def _position(point: Point) -> float | None:
-    return point.counter if point.epoch is None else point.epoch
+def _share_from(places: Sequence[float], start: int) -> float:
+    """The share of the training from index `start` to the end."""
+    first, last = places[0], places[-1]
+    return (last - places[start]) / (last - first) if start < len(places) and last > first else 0.0

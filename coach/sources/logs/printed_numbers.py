@@ -29,6 +29,8 @@ _NUMBER = re.compile(
 """The largest float has 309 digits before its point; one below 0.001 may have 20 behind it."""
 _PERCENT = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,9})?) ?%")
 """Read only behind the name of an accuracy: `acc: 82.7%`. Other percentages are progress."""
+_ROUNDED = re.compile(r"0\.0{2,}")
+"""A learning rate that was printed as zero with few digits may be small but not zero."""
 _NAME_CHARS = 120
 """Number of characters before a number that are searched for its name."""
 _MAX_WORDS = 4
@@ -142,10 +144,15 @@ def _named_numbers(text: str, part: str | None) -> dict[str, float]:
     record: dict[str, float] = {}
     for found in islice(_NUMBER.finditer(text), _MAX_NUMBERS):
         name = _name_before(text, found.start(), part)
-        if name is not None:
+        if name is not None and not (_ROUNDED.fullmatch(found[0]) and _is_rate(name)):
             record.setdefault(name, _value_of(name, found))
     _add_accuracies(record, text)
     return record
+
+
+def _is_rate(name: str) -> bool:
+    quantity = quantity_of(name)
+    return quantity is not None and quantity.field == "lr"
 
 
 def _has_loss(record: Mapping[str, float]) -> bool:
