@@ -45,6 +45,8 @@ _RATE = re.compile(
     r"(\d+(?:\.\d*)?(?:e[-+]?\d+)?)(?![\w.])",
     re.IGNORECASE,
 )
+_SIGMA = 1.4826 / math.sqrt(2)
+"""Factor from the median absolute difference of neighbours to the standard deviation of one value."""
 _ROUNDED = re.compile(r"0\.0{2,}")
 """A rate that was printed as zero with few digits; it may be small but not zero."""
 _FEWEST_VALUES, _FEWEST_STEPS, _FEWEST_EPOCHS = 3, 20, 2
@@ -70,6 +72,8 @@ class Point:
     """The epoch, with the part that is done if the program gives one; None if it is not known."""
     rate: float | None = None
     """The learning rate; None if it is not known."""
+    num_values: int = 1
+    """Number of steps whose mean the loss is."""
     position: float | None = None
     """A number that grows evenly through the training, if there is one: of a log, which keeps its newer values
     more densely, the epoch or the step."""
@@ -107,8 +111,8 @@ def _point_of_line(hit: LogHit) -> Point:
         Counter.EPOCH if counted and counted[0][0] in "eE" else Counter.STEP,
         epoch,
         None if rated is None or _ROUNDED.fullmatch(rated[1]) else float(rated[1]),
-        counter if epoch is None else epoch,
-        hit.named,
+        position=counter if epoch is None else epoch,
+        line=hit.named,
     )
 
 
@@ -134,6 +138,7 @@ def _points_of_curve(curve: Sequence[CurvePoint], printed: Iterable[LogHit]) -> 
                     point.counter,
                     point.step if point.counter is Counter.EPOCH else point.epoch,
                     point.lr,
+                    point.num_steps,
                     point.step,
                 )
             )
@@ -158,6 +163,18 @@ def counter_of(hit: LogHit) -> int | None:
     """The step or epoch of a line; None if it has neither."""
     found = _COUNTER.search(hit.named)
     return int(found[1]) if found else None
+
+
+def is_warming_up(points: Sequence[Point]) -> bool:
+    """True if the newest learning rate is above the rate at half the time."""
+    rates = [point.rate for point in points if point.rate is not None]
+    return bool(rates) and rates[-1] > rates[len(rates) // 2]
+
+
+def noise_of(losses: Sequence[float]) -> float:
+    """The standard deviation of a single value, from the differences of neighbours: a trend hardly adds to
+    it."""
+    return _SIGMA * median(abs(after - before) for before, after in pairwise(losses))
 
 
 def last_place(values: Iterable[float]) -> float:

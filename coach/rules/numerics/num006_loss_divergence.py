@@ -1,4 +1,4 @@
-"""NUM006: the training loss rose far above what it had been, and stays there."""
+"""NUM006: the training loss rose far above what it had been, and stays there, or rises slowly."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import Signature
 from coach.model.training.run import Run
 from coach.rules.advice.launched_with import float_parameter
 from coach.rules.advice.remedies import lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.evaluations import accuracies, are_guesses, first_loss
-from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
+from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses, is_warming_up, noise_of
 
 _MAX_BLOCKS = 100
 _FEWEST_BEFORE = 2
@@ -26,9 +28,48 @@ _FEWEST_AFTER_GUESSES = 5
 """The same, if accuracies prove that nothing was learned."""
 _MOST_LOST = 9.99
 """A larger share of the progress says nothing: there was hardly any."""
+_NUM_STRETCHES = 20
+_FEWEST_STRETCHES = 6
+_TIMES_RECOVERED = 3
+_LEAST_ADDED = 0.4
+_MOST_ADDED = 2.0
+_ERRORS = 7.5
+"""Six standard errors of a median, in standard deviations of a single value: the lowest of many medians lies
+two of them below the others by chance."""
+_SETTLED = 0.05
+"""A loss that falls by less in the newer half of the values has stopped falling."""
 _NEAR_START = 0.25
 """Distance from the first losses, relative to them. A loss this near may belong to another run in the log, or
 to the next fold."""
+
+_STAGE, _OBJECTIVE = "stage", "objective"
+_STAGE_WORDS = (
+    *("curricul", "stage", "phase", "task", "level", "unfreez", "unfroze", "resolution", "difficult"),
+    *("sequence length", "sequences of", "seq_len", "seqlen", "context length", "prun", "sparsity"),
+    *("mask ratio", "mask_ratio", "masking", "switch", "new dataset", "next dataset"),
+)
+_STAGES = (
+    r"(?<!zero )(?<!zero_)(?<!zero-)(?<!pipeline )(?<![a-z])(?:stage|phase|task|level)[ _:=#]{0,3}(?P<number>\d{1,4})\b"
+    r"|(?P<word>curricul|unfreez|unfroze|resolution|difficult|sequence length|sequences of|seq_len|seqlen"
+    r"|context length|\bprun|sparsity|mask[_ ]ratio|masking|switch(?:ed|ing)? (?:to|on|off)"
+    r"|(?:new|next) dataset)"
+)
+"""Words by which a program announces harder samples or another loss."""
+_OBJECTIVE_WORDS = (
+    *("anneal", "kl_", "kl ", "kl-", "beta", "byol", "dino", "jepa", "moco", "simsiam", "ibot", "data2vec"),
+    *("teacher", "scheduled sampling", "scheduled_sampling", "sortagrad"),
+)
+_OBJECTIVES = (
+    r"kl[_ -]?(?:anneal|weight|coef|scale|beta|w\b)|beta[_ ]?anneal|anneal\w*[_ ](?:kl|beta|weight)"
+    r"|(?<![\w.])beta[\"']?\s?[:=]\s?\d|byol|(?<![a-z])dino|jepa|(?<![a-z])moco|simsiam|ibot|data2vec"
+    r"|teacher[_ -](?:temp|forc|momentum)|scheduled[_ ]sampling|sortagrad"
+)
+"""Words of objectives whose loss rises in a healthy training: a penalty whose weight grows, a target that moves
+as the model learns."""
+
+
+def _literals(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(form for word in words for form in (word, word.capitalize(), word.upper())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +81,21 @@ class _Rise:
     lowest_after: float
     lost_share: float | None = None
     """Lost share of the progress since the beginning; None if the loss lies orders of magnitude above it."""
+    is_slow: bool = False
+    """True for a rise without a place at which it began. `start` is then the lowest place."""
 
 
 class LossDivergence(Rule):
-    """The training loss rose far above what it had been, and stays there.
+    """The training loss rose far above what it had been, and stays there, or it rises slowly.
 
     What it sees
         A series of training losses, from metrics or log lines: all newest values lie by half above the
         highest value of the stretch before, and at least half of the progress since the beginning is lost. In
-        metrics: a loss that rose to ten times the first ones within the first steps, and was never lower in
-        the 20 steps since. In a series of five losses: three in a row that grow, from ten times the highest
+        metrics: a loss that rose to ten times its first one or two, or that came down from a peak to a level
+        far above them and falls no longer, and was never lower in the 20 steps since. In metrics: a loss that
+        rises, however slowly: the medians of the newest stretches lie `worse` times above the lowest one, by
+        more than their noise, by a quarter of the progress, and by three times any rise from which the loss
+        came back. In a series of five losses: three in a row that grow, from ten times the highest
         before. In metrics with accuracies: losses that were `exploded` times the newest ones, while the
         accuracy never rose and the newest losses are no better than a guess. In metrics with accuracies: a
         loss that lies `above_start` times above its first one since the first steps, while no accuracy was
@@ -64,8 +110,11 @@ class LossDivergence(Rule):
         On single spikes and on noise (the highest earlier value counts), however high, once the loss was as
         low again as before. On restarts of a learning rate schedule, which lose little of the progress. If
         the steps restart (another run or fold in the same log). On a phase with another loss, whose values
-        are of another size. On reinforcement and adversarial training, recognized by its words. A loss that
-        is not finite is NUM001.
+        are of another size. On a slow rise while the learning rate still rises. On losses that are added up
+        or begin at 0. If the log announces a new stage since the loss was low (a curriculum, longer
+        sequences), or names an objective whose loss may rise (a penalty whose weight grows, a teacher that
+        moves). On reinforcement and adversarial training, recognized by its words. A loss that is not finite
+        is NUM001.
     What to do
         Resume from a checkpoint before the jump, with a lower learning rate (a third is usual), longer
         warm-up or gradient clipping at 1.0. If the jump comes back at the same place, skip the batches around
@@ -106,8 +155,13 @@ class LossDivergence(Rule):
         ),
     )
 
+    signatures = (
+        Signature("NUM006", _STAGE, _literals(_STAGE_WORDS), rf"(?i:{_STAGES})"),
+        Signature("NUM006", _OBJECTIVE, _literals(_OBJECTIVE_WORDS), rf"(?i:{_OBJECTIVES})"),
+    )
+
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        stopped = hits_of(snapshot, self.code)
+        stopped = [hit for hit in hits_of(snapshot, self.code) if hit.signature not in (_STAGE, _OBJECTIVE)]
         if stopped:
             yield Hit(
                 summary="The trainer stopped because the loss diverged",
@@ -132,10 +186,13 @@ class LossDivergence(Rule):
                 return
             if any(not math.isfinite(loss) or loss <= 0 for loss in losses):
                 continue
-            rise = self._rise(losses)
-            if rise is None and not points[0].line:  # a log may hold several losses
-                rise = self._early_rise(losses)
-            if are_adversaries(snapshot):
+            is_whole = not points[0].line  # a log may hold several losses
+            if is_whole and _begins_at_zero(losses):
+                continue
+            rise = self._rise(points, is_whole)
+            if rise is None and is_whole and not is_warming_up(points):
+                rise = self._drift(losses, points[0].counter is not None)
+            if are_adversaries(snapshot) or (rise is not None and _is_planned(points, rise, snapshot)):
                 continue
             if rise is None:
                 if (peak := self._peak(losses, is_running=snapshot.state == "RUNNING")) is not None:
@@ -143,8 +200,8 @@ class LossDivergence(Rule):
                     return
                 continue
             first = points[rise.start]
-            if first.counter is not None or not _starts_anew(losses, rise):
-                yield self._hit(rise, first.evidence, first.time_s, snapshot.run)
+            if first.counter is not None or rise.is_slow or not _starts_anew(losses, rise):
+                yield self._hit(rise, first, points[-1], snapshot.run)
                 return
 
     def _exploded(self, snapshot: TargetSnapshot, history: History) -> Hit | None:
@@ -259,20 +316,23 @@ class LossDivergence(Rule):
             )
         yield from lower_learning_rate(run, self.values["exploded_divisor"], self.values["warmup_steps"])
 
-    def _hit(self, rise: _Rise, evidence: Evidence, time_s: float | None, run: Run | None) -> Hit:
-        told = [evidence]
+    def _hit(self, rise: _Rise, first: Point, newest: Point, run: Run | None) -> Hit:
+        evidence = [first.evidence, *([newest.evidence] if rise.is_slow else [])]
         if rise.lost_share is not None:
             lost_pct = min(100, round(100 * rise.lost_share))
-            told.append(Evidence("of the progress since the beginning is lost", value=lost_pct, unit="%"))
+            evidence.append(Evidence("of the progress since the beginning is lost", value=lost_pct, unit="%"))
         return Hit(
             summary=(
-                f"The training loss diverged: {rise.highest_before:.4g} at most before, "
+                f"The training loss rises: from {rise.highest_before:.4g} at its lowest to "
+                f"{rise.lowest_after:.4g}"
+                if rise.is_slow
+                else f"The training loss diverged: {rise.highest_before:.4g} at most before, "
                 f"{rise.lowest_after:.4g} at least since"
             ),
-            evidence=tuple(told),
-            confidence=0.8,
+            evidence=tuple(evidence),
+            confidence=0.7 if rise.is_slow else 0.8,
             fixes=tuple(self._fixes(run)),
-            since_s=time_s,
+            since_s=first.time_s,
         )
 
     def _is_too_fast(self, points: Sequence[Point]) -> bool:
@@ -281,7 +341,7 @@ class LossDivergence(Rule):
         early = points[: max(5, len(points) // 2)]
         return len(early) >= 5 and all(
             point.loss > self.values["no_guess"]
-            and "'learning_rate': " in point.line
+            and "'learning_rate': " in point.evidence.text
             and (point.rate or 0.0) > self.values["max_rate"]
             for point in early
         )
@@ -296,38 +356,68 @@ class LossDivergence(Rule):
             changes_learning=True,
         )
 
-    def _rise(self, losses: Sequence[float]) -> _Rise | None:
-        """The latest position from which all values lie above the earlier ones."""
-        consecutive = int(self.values["consecutive"])
+    def _rise(self, points: Sequence[Point], is_whole: bool) -> _Rise | None:
+        """The latest position from which all values lie above the earlier ones. Behind one or two values only
+        a rise by orders of magnitude counts, or an explosion: the first value of a program may be a part of
+        a mean. `is_whole`: this is the loss of the training, no part of it."""
+        consecutive, losses = int(self.values["consecutive"]), [point.loss for point in points]
         if len(losses) < 2 * consecutive:
             return self._steep_rise(losses, len(losses) - consecutive)
         size = max(1, math.ceil(len(losses) / _MAX_BLOCKS))
-        blocks = [losses[place : place + size] for place in range(0, len(losses), size)]
-        lows, highs = [min(block) for block in blocks], [max(block) for block in blocks]
         lowest_after = math.inf
-        for start in range(len(blocks) - 1, consecutive - 1, -1):
-            lowest_after = min(lowest_after, lows[start])
-            if len(blocks) - start < consecutive:
+        for start in range(len(losses) - 1, 0, -1):
+            lowest_after, num_after = min(lowest_after, losses[start]), len(losses) - start
+            half = start // 2 if start >= 2 * consecutive * size else 0
+            highest = max(losses[half:start])
+            if num_after < consecutive * size or lowest_after < self.values["rise"] * highest:
                 continue
-            half = start // 2 if start >= 2 * consecutive else 0
-            highest, lowest = max(highs[half:start]), min(lows[:start])
-            gained = highs[0] - lowest
+            is_lasting = num_after >= _FEWEST_AFTER
+            if sum(point.num_values for point in points[:start]) < consecutive:
+                is_far = lowest_after >= self.values["steep"] * highest
+                if is_whole and is_lasting and (is_far or self._has_exploded(losses[start:], highest)):
+                    return _Rise(start, highest, lowest_after)
+                continue
+            if is_lasting and start < 2 * consecutive and not _is_settled(losses[start:]):
+                continue
+            lowest = min(losses[:start])
+            gained = max(losses[:size]) - lowest
             lost = (lowest_after - lowest) / gained if gained > 0 else math.inf
-            if lowest_after >= self.values["rise"] * highest and lost >= self.values["lost_share"]:
-                return _Rise(start * size, highest, lowest_after, lost if lost < _MOST_LOST else None)
+            if lost >= self.values["lost_share"]:
+                return _Rise(start, highest, lowest_after, lost if lost < _MOST_LOST else None)
         return None
 
-    def _early_rise(self, losses: Sequence[float]) -> _Rise | None:
-        """A rise by orders of magnitude in the first steps, after which no loss came near the first ones."""
-        first_steps = int(self.values["consecutive"]) * max(1, math.ceil(len(losses) / _MAX_BLOCKS))
-        newest_start = min(first_steps, len(losses) - _FEWEST_AFTER)
-        lowest_after = min(losses[max(0, newest_start) :])
-        for start in range(newest_start, 0, -1):
-            lowest_after = min(lowest_after, losses[start])
-            highest = max(losses[:start])
-            if lowest_after >= self.values["steep"] * highest:
-                return _Rise(start, highest, lowest_after)
-        return None
+    def _has_exploded(self, losses: Sequence[float], before: float) -> bool:
+        """True if the losses came down from a peak to a level far above the value before, and fall no
+        longer."""
+        newer = losses[len(losses) // 2 :]
+        level, highest = median(newer), max(losses)
+        is_clear = min(highest - level, level - before) >= _ERRORS * noise_of(newer)
+        return is_clear and highest >= self.values["rise"] * level and _is_settled(losses)
+
+    def _drift(self, losses: Sequence[float], is_counted: bool) -> _Rise | None:
+        """A rise since the lowest stretch that lasts, however slow it is.
+
+        The medians of equal stretches are compared. A rise counts if it is larger than their error, a share
+        of the progress, and several times any rise from which the loss came back. If the values are not counted, a rise
+        at one place may be the start of another run."""
+        consecutive = int(self.values["consecutive"])
+        size = max(consecutive, math.ceil(len(losses) / _NUM_STRETCHES))
+        starts = range(len(losses) % size, len(losses), size)
+        levels = [median(losses[start : start + size]) for start in starts]
+        if len(levels) < _FEWEST_STRETCHES:
+            return None
+        newest, low = min(levels[-consecutive:]), min(levels[:-consecutive])
+        place = levels.index(low)
+        rise, gained = newest - low, levels[0] - low
+        lost = rise / gained if gained > 0 else math.inf
+        if newest < self.values["worse"] * low or lost < self.values["lost_share"] / 2:
+            return None
+        if rise < max(_ERRORS * noise_of(losses) / math.sqrt(size), _TIMES_RECOVERED * _recovered(levels)):
+            return None
+        if not is_counted and max(b - a for a, b in pairwise(levels[place:])) > rise / 2:
+            return None
+        middle = starts[place] + size // 2
+        return _Rise(middle, low, newest, lost if lost < _MOST_LOST else None, is_slow=True)
 
     def _steep_rise(self, losses: Sequence[float], start: int) -> _Rise | None:
         """The same for a short series: the newest values must grow by orders of magnitude."""
@@ -355,6 +445,44 @@ def _too_fast(first: Point) -> Hit:
         ),
         since_s=first.time_s,
     )
+
+
+def _is_planned(points: Sequence[Point], rise: _Rise, snapshot: TargetSnapshot) -> bool:
+    """True if the program announced a new stage since the loss was low, or names an objective whose loss may
+    rise."""
+    rule = LossDivergence.code
+    before = points[: max(1, rise.start)]
+    lowest = next((point.evidence.line for point in reversed(before) if point.evidence.line), 0)
+    stages = hits_of(snapshot, rule, _STAGE)
+    known = {hit.fields.get("number") for hit in stages if hit.line <= lowest}
+    later = [hit for hit in stages if hit.line > lowest]
+    is_new = any(hit.fields.get("word") or hit.fields.get("number") not in known for hit in later)
+    return is_new or bool(hits_of(snapshot, rule, _OBJECTIVE))
+
+
+def _is_settled(losses: Sequence[float]) -> bool:
+    """True if the loss does not fall in the newer half of the values."""
+    later = losses[len(losses) // 2 :]
+    third = -(-len(later) // 3)
+    first = median(later[:third])
+    return first - median(later[-third:]) < _SETTLED * first
+
+
+def _recovered(levels: Sequence[float]) -> float:
+    """The largest rise of which at least half was lost again."""
+    lowest, largest = math.inf, 0.0
+    for place, level in enumerate(levels):
+        lowest = min(lowest, level)
+        if level - min(levels[place:]) >= (level - lowest) / 2:
+            largest = max(largest, level - lowest)
+    return largest
+
+
+def _begins_at_zero(losses: Sequence[float]) -> bool:
+    """True if the first values grow by about as much as the first one is above 0: a sum of all losses so far,
+    or a moving mean that began at 0."""
+    added = [later - value for value, later in pairwise(losses[:6])]
+    return min(added, default=0) > 0 and _LEAST_ADDED <= median(added) / losses[0] <= _MOST_ADDED
 
 
 def _starts_anew(losses: Sequence[float], rise: _Rise) -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from statistics import fmean, median
 
 from coach.lookback.history import History
@@ -16,13 +15,18 @@ from coach.model.training.metrics import Counter
 from coach.rules.advice.launched_with import float_parameter, int_parameter
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.evaluations import accuracies, are_guesses, evaluated_losses, num_beside_steps
-from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses, last_place
+from coach.rules.from_numbers.loss_course import (
+    Point,
+    are_adversaries,
+    courses,
+    is_warming_up,
+    last_place,
+    noise_of,
+)
 
 _NUM_CLASSES = (2, 10, 100, 1000)
 _MEDIAN_ERROR = 1.2533
 """Standard error of a median over that of a mean, for normal noise."""
-_SIGMA = 1.4826 / math.sqrt(2)
-"""Factor from the median absolute difference of neighbours to the standard deviation of one value."""
 _APART = 0.1
 """A loss this share of ln(classes) away from it was not that of a guess."""
 _FEWEST_EPOCHS = 10
@@ -225,7 +229,7 @@ class NotLearning(Rule):
         losses = evaluated_losses(snapshot)
         if len(losses) < self.values["min_evaluations"] or not all(map(math.isfinite, losses)):
             return None
-        if not self._is_long(points) or not _is_beginning(points) or _is_rising(rates):
+        if not self._is_long(points) or not _is_beginning(points) or is_warming_up(points):
             return None
         if num_beside_steps(snapshot) > len(points) / 2:  # the last one may be printed again and again
             return None
@@ -253,7 +257,7 @@ class NotLearning(Rule):
     def _unmoved(
         self, points: Sequence[Point], rates: Sequence[float | None], history: History
     ) -> Hit | None:
-        if not self._is_long(points) or not _is_beginning(points) or _is_rising(rates):
+        if not self._is_long(points) or not _is_beginning(points) or is_warming_up(points):
             return None
         losses = [point.loss for point in points]
         if not all(map(math.isfinite, losses)):
@@ -295,9 +299,9 @@ class NotLearning(Rule):
             "min_epochs"
         ]:
             return True
-        first, rates = points[0].loss, [point.rate for point in points]
+        first = points[0].loss
         are_same = all(abs(point.loss - first) <= self.values["same"] * first for point in points)
-        return len(points) >= _FEWEST_SAME and are_same and not _is_rising(rates)
+        return len(points) >= _FEWEST_SAME and are_same and not is_warming_up(points)
 
 
 def _are_zero(rates: Sequence[float | None]) -> bool:
@@ -318,12 +322,6 @@ def _warmup_steps(snapshot: TargetSnapshot) -> int | None:
     return next((int(match[1]) for match in found if match is not None), None)
 
 
-def _is_rising(rates: Sequence[float | None]) -> bool:
-    """True during a warm-up: the newest rate is above the rate at half the time."""
-    known = [rate for rate in rates if rate is not None]
-    return bool(known) and known[-1] > known[len(known) // 2]
-
-
 def _is_beginning(points: Sequence[Point]) -> bool:
     """True if the first point is the beginning of a training that was not resumed."""
     epoch = points[0].epoch
@@ -338,7 +336,7 @@ def _is_beginning(points: Sequence[Point]) -> bool:
 def _is_level(losses: Sequence[float], fall: float) -> bool:
     """True if the first value lies within the noise of the rest, and the noise excludes a change by `fall`
     between the first fifth, the middle and the last third."""
-    sigma = _SIGMA * median(abs(after - before) for before, after in pairwise(losses))
+    sigma = noise_of(losses)
     count = len(losses)
     parts = (losses[: count // 5], losses[count // 5 : -count // 3], losses[-count // 3 :])
     first, middle, last = (median(part) for part in parts)
