@@ -75,8 +75,8 @@ class Point:
     num_values: int = 1
     """Number of steps whose mean the loss is."""
     position: float | None = None
-    """A number that grows evenly through the training, if there is one: of a log, which keeps its newer values
-    more densely, the epoch or the step."""
+    """A number that grows evenly through the training, if there is one. A log keeps its newer values more
+    densely, so there it is the epoch or the step."""
     line: str = ""
     """The log line; empty for a value from metrics. Only for what a point has no field for."""
 

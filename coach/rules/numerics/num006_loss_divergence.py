@@ -49,7 +49,8 @@ _STAGE_WORDS = (
     *("mask ratio", "mask_ratio", "masking", "switch", "new dataset", "next dataset"),
 )
 _STAGES = (
-    r"(?<!zero )(?<!zero_)(?<!zero-)(?<!pipeline )(?<![a-z])(?:stage|phase|task|level)[ _:=#]{0,3}(?P<number>\d{1,4})\b"
+    r"(?<!zero )(?<!zero_)(?<!zero-)(?<!pipeline )(?<![a-z])(?:stage|phase|task|level)[ _:=#]{0,3}"
+    r"(?P<number>\d{1,4})\b"
     r"|(?P<word>curricul|unfreez|unfroze|resolution|difficult|sequence length|sequences of|seq_len|seqlen"
     r"|context length|\bprun|sparsity|mask[_ ]ratio|masking|switch(?:ed|ing)? (?:to|on|off)"
     r"|(?:new|next) dataset)"
@@ -64,8 +65,8 @@ _OBJECTIVES = (
     r"|(?<![\w.])beta[\"']?\s?[:=]\s?\d|byol|(?<![a-z])dino|jepa|(?<![a-z])moco|simsiam|ibot|data2vec"
     r"|teacher[_ -](?:temp|forc|momentum)|scheduled[_ ]sampling|sortagrad"
 )
-"""Words of objectives whose loss rises in a healthy training: a penalty whose weight grows, a target that moves
-as the model learns."""
+"""Words of objectives whose loss rises in a healthy training: a penalty whose weight grows, a target that
+moves as the model learns."""
 
 
 def _literals(words: Iterable[str]) -> tuple[str, ...]:
@@ -173,36 +174,35 @@ class LossDivergence(Rule):
             )
             return
         exploded = self._exploded(snapshot, history) or self._above_start(snapshot, history)
-        if exploded is not None and not are_adversaries(snapshot):
-            yield exploded
-            return
-        yield from self._from_courses(snapshot, history)
+        found = (self._of_course(points, snapshot) for points in courses(snapshot, history))
+        hit = exploded or next(filter(None, found), None)
+        if hit is not None and not are_adversaries(snapshot):
+            yield hit
 
-    def _from_courses(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        for points in courses(snapshot, history):
-            losses = [point.loss for point in points]
-            if self._is_too_fast(points) and not are_adversaries(snapshot):
-                yield _too_fast(points[0])
-                return
-            if any(not math.isfinite(loss) or loss <= 0 for loss in losses):
-                continue
-            is_whole = not points[0].line  # a log may hold several losses
-            if is_whole and _begins_at_zero(losses):
-                continue
-            rise = self._rise(points, is_whole)
-            if rise is None and is_whole and not is_warming_up(points):
-                rise = self._drift(losses, points[0].counter is not None)
-            if are_adversaries(snapshot) or (rise is not None and _is_planned(points, rise, snapshot)):
-                continue
-            if rise is None:
-                if (peak := self._peak(losses, is_running=snapshot.state == "RUNNING")) is not None:
-                    yield self._hit_of_peak(points, peak, snapshot.run)
-                    return
-                continue
-            first = points[rise.start]
-            if first.counter is not None or rise.is_slow or not _starts_anew(losses, rise):
-                yield self._hit(rise, first, points[-1], snapshot.run)
-                return
+    def _of_course(self, points: Sequence[Point], snapshot: TargetSnapshot) -> Hit | None:
+        losses = [point.loss for point in points]
+        if self._is_too_fast(points):
+            return _too_fast(points[0])
+        if any(not math.isfinite(loss) or loss <= 0 for loss in losses):
+            return None
+        rise = self._rise_in(points, losses)
+        if rise is None:
+            peak = self._peak(losses, is_running=snapshot.state == "RUNNING")
+            return None if peak is None else self._hit_of_peak(points, peak, snapshot.run)
+        first = points[rise.start]
+        is_anew = first.counter is None and not rise.is_slow and _starts_anew(losses, rise)
+        if is_anew or _is_planned(points, rise, snapshot):
+            return None
+        return self._hit(rise, first, points[-1], snapshot.run)
+
+    def _rise_in(self, points: Sequence[Point], losses: Sequence[float]) -> _Rise | None:
+        is_whole = not points[0].line  # a log may hold several losses
+        if is_whole and _begins_at_zero(losses):
+            return None
+        rise = self._rise(points, losses, is_whole)
+        if rise is None and is_whole and not is_warming_up(points):
+            return self._drift(losses, points[0].counter is not None)
+        return rise
 
     def _exploded(self, snapshot: TargetSnapshot, history: History) -> Hit | None:
         """A hit for a classifier whose loss was huge in the beginning and whose accuracy never rose since."""
@@ -356,11 +356,11 @@ class LossDivergence(Rule):
             changes_learning=True,
         )
 
-    def _rise(self, points: Sequence[Point], is_whole: bool) -> _Rise | None:
+    def _rise(self, points: Sequence[Point], losses: Sequence[float], is_whole: bool) -> _Rise | None:
         """The latest position from which all values lie above the earlier ones. Behind one or two values only
         a rise by orders of magnitude counts, or an explosion: the first value of a program may be a part of
         a mean. `is_whole`: this is the loss of the training, no part of it."""
-        consecutive, losses = int(self.values["consecutive"]), [point.loss for point in points]
+        consecutive = int(self.values["consecutive"])
         if len(losses) < 2 * consecutive:
             return self._steep_rise(losses, len(losses) - consecutive)
         size = max(1, math.ceil(len(losses) / _MAX_BLOCKS))
@@ -373,8 +373,7 @@ class LossDivergence(Rule):
                 continue
             is_lasting = num_after >= _FEWEST_AFTER
             if sum(point.num_values for point in points[:start]) < consecutive:
-                is_far = lowest_after >= self.values["steep"] * highest
-                if is_whole and is_lasting and (is_far or self._has_exploded(losses[start:], highest)):
+                if is_whole and is_lasting and self._is_far(losses[start:], highest):
                     return _Rise(start, highest, lowest_after)
                 continue
             if is_lasting and start < 2 * consecutive and not _is_settled(losses[start:]):
@@ -386,9 +385,11 @@ class LossDivergence(Rule):
                 return _Rise(start, highest, lowest_after, lost if lost < _MOST_LOST else None)
         return None
 
-    def _has_exploded(self, losses: Sequence[float], before: float) -> bool:
-        """True if the losses came down from a peak to a level far above the value before, and fall no
-        longer."""
+    def _is_far(self, losses: Sequence[float], before: float) -> bool:
+        """True if the losses lie orders of magnitude above the value before, or came down from a peak to a
+        level far above it and fall no longer."""
+        if min(losses) >= self.values["steep"] * before:
+            return True
         newer = losses[len(losses) // 2 :]
         level, highest = median(newer), max(losses)
         is_clear = min(highest - level, level - before) >= _ERRORS * noise_of(newer)
@@ -398,8 +399,8 @@ class LossDivergence(Rule):
         """A rise since the lowest stretch that lasts, however slow it is.
 
         The medians of equal stretches are compared. A rise counts if it is larger than their error, a share
-        of the progress, and several times any rise from which the loss came back. If the values are not counted, a rise
-        at one place may be the start of another run."""
+        of the progress, and several times any rise from which the loss came back. If the values are not
+        counted, a rise at one place may be the start of another run."""
         consecutive = int(self.values["consecutive"])
         size = max(consecutive, math.ceil(len(losses) / _NUM_STRETCHES))
         starts = range(len(losses) % size, len(losses), size)

@@ -30,7 +30,7 @@ _MEDIAN_ERROR = 1.2533
 _APART = 0.1
 """A loss this share of ln(classes) away from it was not that of a guess."""
 _FEWEST_EPOCHS = 10
-"""Number of losses that make a long course if each is of another epoch."""
+"""Number of epochs with a loss that make a long course, however few losses each has."""
 _FEWEST_SAME = 100
 """Number of values that make a long course if all agree to a thousandth."""
 _OVERFIT = (
@@ -159,9 +159,7 @@ class NotLearning(Rule):
     ) -> Hit | None:
         """A hit if the rate still has its first value after the warm-up that should have raised it."""
         warmup = _warmup_steps(snapshot)
-        numbers = [
-            point.counter for point in points if point.counter is not None and point.unit is Counter.STEP
-        ]
+        numbers = _step_numbers(points)
         first = rates[0] if rates else None
         if not warmup or not first or len(numbers) != len(rates) or len(rates) < self.values["min_rates"]:
             return None
@@ -289,11 +287,11 @@ class NotLearning(Rule):
         return all(abs(loss - level) <= self.values["same"] * level for loss in known)
 
     def _is_long(self, points: Sequence[Point]) -> bool:
-        """True if a warm-up is over, and the points are enough for a mean. A point by epoch is itself a mean of
-        many steps. Values that are all the same are no warm-up much earlier: batches differ."""
+        """True if a warm-up is over, and the points are enough for a mean. A point by epoch is itself a mean
+        of many steps. Values that are all the same are no warm-up much earlier: batches differ."""
         epochs = {int(point.epoch) for point in points if point.epoch is not None}
         if len(points) < self.values["min_points"]:
-            return len(epochs) >= _FEWEST_EPOCHS and len(epochs) == len(points)
+            return len(epochs) >= _FEWEST_EPOCHS
         num_steps = points[-1].counter if points[-1].unit is Counter.STEP else None
         if (num_steps or 0) >= self.values["min_steps"] or max(epochs, default=0) >= self.values[
             "min_epochs"
@@ -312,6 +310,11 @@ def _thirds(losses: Sequence[float]) -> tuple[float, float]:
     """The means of the first third and of the last."""
     third = max(1, len(losses) // 3)
     return fmean(losses[:third]), fmean(losses[-third:])
+
+
+def _step_numbers(points: Sequence[Point]) -> list[int]:
+    """The step of each point that is counted by steps."""
+    return [point.counter for point in points if point.counter is not None and point.unit is Counter.STEP]
 
 
 def _warmup_steps(snapshot: TargetSnapshot) -> int | None:

@@ -57,13 +57,10 @@ class RateDecayedEarly(Rule):
                 return
 
     def _used_up(self, points: Sequence[Point], has_ended: bool) -> Hit | None:
-        rates = [point.rate for point in points if point.rate is not None]
-        places = [point.position for point in points if point.position is not None]
-        if not len(points) == len(rates) == len(places) >= self.values["min_steps"]:
+        rates, places = _rates_of(points, self.values["low"]), [point.position or 0.0 for point in points]
+        if not len(points) == len(rates) >= self.values["min_steps"]:
             return None
         peak = max(rates)
-        if last_place(rates) > 1.01 * self.values["low"] * peak:  # with so few digits a low rate is 0
-            return None
         low = self.values["low"] * peak if has_ended else 0.0
         start = next((place for place in range(len(rates), 0, -1) if rates[place - 1] > low), 0)
         share = _share_from(places, start)
@@ -95,6 +92,13 @@ class RateDecayedEarly(Rule):
         half = start + (len(points) - start) // 2
         early, late = fmean(losses[start:half]), fmean(losses[half:])
         return losses[0] > early > 0 and early - late < self.values["fall"] * early
+
+
+def _rates_of(points: Sequence[Point], low: float) -> list[float]:
+    """The learning rates beside the losses. Empty if their digits do not distinguish the share `low` of their
+    peak from 0."""
+    rates = [each.rate for each in points if each.rate is not None and each.position is not None]
+    return rates if last_place(rates) <= 1.01 * low * max(rates, default=0.0) else []
 
 
 def _share_from(places: Sequence[float], start: int) -> float:

@@ -193,25 +193,27 @@ class PrintedNumbers:
         named: list[bytes] = []
         for line in lines:
             if LOSS_WORDS.search(line):
-                named.append(self._with_heading(line) if self._heading else line)
+                named += self._with_heading(line) if self._heading else (line,)
             elif line.startswith(b"Epoch ") and _HEADING.fullmatch(line):
                 self._heading, self._last_bar = line.rstrip(), (0, 0)
         if named or any(curve.has_plain_loss for curve in self._curves.values()):
             return named
         return [line for line in lines if FUNCTION_WORDS.search(line)]
 
-    def _with_heading(self, line: bytes) -> bytes:
-        """The line; a bar behind the epoch that stands above it. A bar that begins anew or has another length
-        belongs to another epoch, whose heading was not read, or to an evaluation."""
+    def _with_heading(self, line: bytes) -> tuple[bytes, ...]:
+        """The line; a bar behind the epoch that stands above it. A bar of another length shows an evaluation
+        and is left out. One that begins anew belongs to an epoch whose heading was not read."""
         bar = _HEADED.match(line)
         if bar is None:
-            return line
+            return (line,)
         (last, length), place, total = self._last_bar, int(bar["n"]), int(bar["total"])
-        if place < last or length not in (0, total):
+        if length not in (0, total):
+            return ()
+        if place < last:
             self._heading = b""
-            return line
+            return (line,)
         self._last_bar = place, total
-        return self._heading + b" |" + line
+        return (self._heading + b" |" + line,)
 
     def _by_rank(self, lines: list[bytes]) -> dict[int, list[bytes]]:
         """Rank → its lines. Without a rank in the lines that are looked at, all are rank 0's."""
