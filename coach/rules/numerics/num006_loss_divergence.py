@@ -378,9 +378,7 @@ class LossDivergence(Rule):
                 continue
             if is_lasting and start < 2 * consecutive and not _is_settled(losses[start:]):
                 continue
-            lowest = min(losses[:start])
-            gained = max(losses[:size]) - lowest
-            lost = (lowest_after - lowest) / gained if gained > 0 else math.inf
+            lost = _lost_share(max(losses[:size]), min(losses[:start]), lowest_after)
             if lost >= self.values["lost_share"]:
                 return _Rise(start, highest, lowest_after, lost if lost < _MOST_LOST else None)
         return None
@@ -409,8 +407,7 @@ class LossDivergence(Rule):
             return None
         newest, low = min(levels[-consecutive:]), min(levels[:-consecutive])
         place = levels.index(low)
-        rise, gained = newest - low, levels[0] - low
-        lost = rise / gained if gained > 0 else math.inf
+        rise, lost = newest - low, _lost_share(levels[0], low, newest)
         if newest < self.values["worse"] * low or lost < self.values["lost_share"] / 2:
             return None
         if rise < max(_ERRORS * noise_of(losses) / math.sqrt(size), _TIMES_RECOVERED * _recovered(levels)):
@@ -459,6 +456,10 @@ def _is_planned(points: Sequence[Point], rise: _Rise, snapshot: TargetSnapshot) 
     later = [hit for hit in stages if hit.line > lowest]
     is_new = any(hit.fields.get("word") or hit.fields.get("number") not in known for hit in later)
     return is_new or bool(hits_of(snapshot, rule, _OBJECTIVE))
+
+
+def _lost_share(first: float, lowest: float, newest: float) -> float:
+    return (newest - lowest) / (first - lowest) if first > lowest else math.inf
 
 
 def _is_settled(losses: Sequence[float]) -> bool:
