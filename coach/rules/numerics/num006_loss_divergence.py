@@ -367,7 +367,7 @@ class LossDivergence(Rule):
         lowest_after = math.inf
         for start in range(len(losses) - 1, 0, -1):
             lowest_after, num_after = min(lowest_after, losses[start]), len(losses) - start
-            half = start // 2 if start >= 2 * consecutive * size else 0
+            half = (start // 2) * (start >= 2 * consecutive * size)
             highest = max(losses[half:start])
             if num_after < consecutive * size or lowest_after < self.values["rise"] * highest:
                 continue
