@@ -231,9 +231,9 @@ def _health_by(course: Sequence[Point], shares: Sequence[float]) -> tuple[Verdic
 
 def _is_long(course: Sequence[Point]) -> bool:
     first, last = course[0], course[-1]
-    if len(course) >= _FEWEST_STEPS:
+    if sum(point.num_values for point in course) >= _FEWEST_STEPS:
         return True
-    num_steps = (last.counter or 0) - (first.counter or 0)
+    num_steps = 0 if last.unit is Counter.EPOCH else (last.counter or 0) - (first.counter or 0)
     num_epochs = (last.epoch or 0) - (first.epoch or 0)
     return len(course) >= _FEWEST_VALUES and (num_steps >= _FEWEST_STEPS or num_epochs >= _FEWEST_EPOCHS)
 
@@ -243,5 +243,5 @@ def _has_risen(values: Sequence[float]) -> bool:
     third = len(values) // 3
     if third == 0:
         return False
-    noise = median(abs(after - before) for before, after in pairwise(values))
-    return median(values[-third:]) - median(values[:third]) > noise * math.sqrt(2 / third)
+    error = noise_of(values) * math.sqrt(2 / third)
+    return median(values[-third:]) - median(values[:third]) > error
