@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -28,7 +27,7 @@ from coach.launch.own_config import (
     with_copies,
 )
 from coach.launch.parameters import Parameter, show
-from coach.launch.python_source import imports_of, parse_source
+from coach.launch.python_source import packages_of
 from coach.launch.recipe_file import Recipe
 from coach.launch.spelling import check_printable
 from coach.model.errors import UserError
@@ -180,20 +179,12 @@ def own_request(own: OwnProgram, request: LaunchRequest) -> LaunchRequest:
 
 
 def imported_modules(own: OwnProgram) -> tuple[str, ...]:
-    """The modules that a script always imports, by their first names, without Python's own and those beside
-    the script. Imports in a `try`, an `if` or a function may never happen, so they do not count."""
+    """The packages that a script and its own modules always import."""
     try:
         file = _file_of(own)
-        names = imports_of(parse_source(file.read_bytes()).body) if file is not None else ()
-    except (UserError, OSError, SyntaxError):
+    except UserError:
         return ()
-    beside = {Path(own.directory), file.parent if file is not None else Path(own.directory)}
-
-    def is_beside(name: str) -> bool:
-        return any((folder / f"{name}.py").is_file() or (folder / name).is_dir() for folder in beside)
-
-    others = (name for name in dict.fromkeys(names) if name not in sys.stdlib_module_names)
-    return tuple(name for name in others if not is_beside(name))
+    return packages_of(file, {Path(own.directory), file.parent}) if file is not None else ()
 
 
 def _parameters(own: OwnProgram, path: Path | None, said: Mapping[str, str | Scalar]) -> Sequence[Parameter]:
