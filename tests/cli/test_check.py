@@ -73,6 +73,52 @@ def test_a_diverged_run_is_one_json_object_of_the_documented_form(coach) -> None
     ]
 
 
+AT_IMPORT = """\
+Traceback (most recent call last):
+  File "/home/ada/runs/.code/836c92a85d6d2ae5/trainers/ddp.py", line 20, in <module>
+    from common.data import load
+  File "/home/ada/runs/.code/836c92a85d6d2ae5/trainers/common/data.py", line 22, in <module>
+    from common.vision import datasets, v2
+  File "/sw/venv/lib/python3.11/site-packages/torchvision/__init__.py", line 6, in <module>
+    from torchvision import _meta_registrations, datasets, io
+{error}
+"""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "ModuleNotFoundError: No module named 'PIL'",
+        "ModuleNotFoundError: No module named 'mpi4py'",
+        "AttributeError: partially initialized module 'torchvision' has no attribute 'extension'",
+        "ImportError: tokenizers 0.13 is too old",
+    ],
+)
+@pytest.mark.parametrize("is_coachs", [True, False])
+def test_a_failed_import_of_coach_s_own_trainer_is_the_environment_s_fault(
+    coach,  # type: ignore[no-untyped-def]
+    tmp_path: Path,
+    error: str,
+    is_coachs: bool,
+) -> None:
+    run_dir = tmp_path / "20261121-142233-ddp-4f2a"
+    run_dir.mkdir()
+    record = json.loads((RECORDINGS / "nan" / "run.json").read_text())
+    own = {"own": {"kind": "script", "words": ["train.py"], "directory": "/home/ada"}}
+    launch = {"recipe": "ddp", **({} if is_coachs else own)}
+    record |= {"run_id": run_dir.name, "state": "FAILED", "launch": launch}
+    (run_dir / "run.json").write_text(json.dumps(record))
+    ended = {"schema": 1, "state": "FAILED", "exit_code": 1, "ended_time_s": record["ended_time_s"]}
+    (run_dir / "exit.json").write_text(json.dumps(ended))
+    (run_dir / "stderr.log").write_text(AT_IMPORT.format(error=error))
+    done = coach("check", run_dir, "--format", "json", "--backend", "local")
+    finding = json.loads(done.stdout)["findings"][0]
+    is_missing = error.startswith("ModuleNotFound")
+    assert finding["rule"] == ("ENV007" if is_coachs or is_missing else "COD001"), finding
+    if is_coachs:
+        assert not any("orrect" in fix["title"] for fix in finding["fixes"])
+
+
 def test_a_healthy_run_has_no_findings_and_status_0(coach) -> None:  # type: ignore[no-untyped-def]
     done = coach("check", RECORDINGS / "healthy", "--format", "json", "--backend", "local")
     assert json.loads(done.stdout)["findings"] == []

@@ -206,7 +206,9 @@ def _not_of(others: list[LogHit], snapshot: TargetSnapshot) -> Iterable[LogHit]:
     for hit in hits_of(snapshot, PlainException.code, "exception", "usage", "syntax"):
         is_known = (hit.file, hit.line) in places or _is_told_below(hit, below)
         is_of_thread = _is_weak(hit) and _is_of_a_thread(hit)
-        if not (is_known or is_of_thread or _is_echo(hit) or owner_of(hit) or _is_chained_to(hit, words)):
+        if not (
+            is_known or is_of_thread or _is_echo(hit) or owner_of(hit, snapshot) or _is_chained_to(hit, words)
+        ):
             yield hit
 
 

@@ -11,6 +11,7 @@ from coach.model.training.log import LogHit
 from coach.rules.environment.failed_import import is_below_a_failed_import, is_without_torch
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.hidden_package import PACKAGES, hiding_file, rename
+from coach.rules.from_logs.library_exceptions import is_at_imports_of_coach
 from coach.rules.from_logs.quoted_evidence import hits_of, is_library
 
 _FIELDS = (
@@ -49,7 +50,8 @@ class ModuleNotFound(EndingRule):
     What it sees
         "ModuleNotFoundError: No module named …" that ended the program, `python -m` of a missing module,
         messages of libraries about a missing optional module; or the result of the job's own check at its
-        start: no torch in the interpreter. If the folder of the program can be read, a file or folder there
+        start: no torch in the interpreter. Any other exception that ends the imports of one of coach's own
+        trainers. If the folder of the program can be read, a file or folder there
         with a near name is named: `from modle import Net` beside model.py.
     Why it matters
         The job nearly always ran in the wrong environment: not activated in the batch script, another Python
@@ -82,6 +84,8 @@ class ModuleNotFound(EndingRule):
         return "bare_module" not in hit.fields or is_below_a_failed_import(hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "words" in hit.fields:
+            return f"coach's trainer could not import what it needs: {hit.fields['words'][:200]}"
         module = _module(hit)
         if module is not None and module.startswith(_NUMPY_2):
             return f"The file was written by numpy 2, and the numpy that reads it is older: no {module}"
@@ -102,13 +106,19 @@ class ModuleNotFound(EndingRule):
             yield Fix("Or write the file again with the numpy of the job's environment")
             return
         package = module.partition(".")[0] if module is not None else None
-        own = _importer(hit) if package not in PACKAGES else None
+        own = _own_importer(hit, package, snapshot)
         yield from _corrected(hit, own)
         yield Fix(_FOREIGN if snapshot.run is None and snapshot.job is not None else _LAUNCH)
         if package is not None and own is None:
             known = PACKAGES.get(package)
             unless = "" if known else ", if its package is called so"
             yield Fix(f"Or install it there{unless}: python -m pip install {known or package}")
+
+
+def _own_importer(hit: LogHit | None, package: str | None, snapshot: TargetSnapshot) -> str | None:
+    """The user's own file that imports a module which is no well-known package."""
+    is_coachs = hit is not None and is_at_imports_of_coach(hit, snapshot)
+    return None if package in PACKAGES or is_coachs else _importer(hit)
 
 
 def _corrected(hit: LogHit | None, own: str | None) -> Iterable[Fix]:

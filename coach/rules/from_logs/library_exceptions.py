@@ -13,6 +13,7 @@ from dataclasses import replace
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.loss_lines import PROGRESS
+from coach.rules.from_logs.quoted_evidence import is_library
 
 PLAIN = "COD001"
 """The rule whose signature matches every exception."""
@@ -38,11 +39,28 @@ _ENVIRONMENT = re.compile(r'(?:[\\/]os\.py|<frozen os>)"|environ|getenv|\benv\b'
 _TAKEN = re.compile(r"(?:environ\.get|getenv)\(\s*[\"'](\w+)")
 
 
-def owner_of(hit: LogHit) -> str | None:
-    """The rule whose library raised an exception, by its innermost frame."""
+_ENVIRONMENT_RULE = "ENV007"
+
+
+def owner_of(hit: LogHit, snapshot: TargetSnapshot) -> str | None:
+    """The rule whose library raised an exception, by its innermost frame. An exception that ends the imports
+    of one of coach's own trainers is the environment's, whatever its type."""
+    if is_at_imports_of_coach(hit, snapshot):
+        return _ENVIRONMENT_RULE
     frames = (frame.text for frame in reversed(hit.block.frames if hit.block is not None else ()))
     innermost = next((frame for frame in frames if not _ASSERTION.search(frame)), "")
     return next((code for code, pattern in _FRAMES.items() if pattern.search(innermost)), None)
+
+
+def is_at_imports_of_coach(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if an exception was raised while one of coach's own trainers imported its modules."""
+    recipe = snapshot.run.launch.get("recipe") if snapshot.run is not None else None
+    if snapshot.run is None or not recipe or "/" in str(recipe):
+        return False  # not launched by coach, or a recipe of the user's
+    frames = hit.block.all_frames if hit.block is not None else ()
+    own = [frame for frame in frames if not is_library(frame.text)]
+    is_importing = bool(own) and all(frame.function == "<module>" for frame in own)
+    return is_importing and not snapshot.run.launch.get("own") and snapshot.run.drill is None
 
 
 def is_of_a_load(hit: LogHit) -> bool:
@@ -81,7 +99,7 @@ def is_of_a_peer(hit: LogHit) -> bool:
 def exceptions_of(rule: str, snapshot: TargetSnapshot) -> list[LogHit]:
     """Exceptions raised by the rule's library with a message that no rule matches. The field `words` has the
     whole message."""
-    if rule not in _FRAMES:
+    if rule not in (*_FRAMES, _ENVIRONMENT_RULE):
         return []
     known = {(hit.file, hit.line) for hit in snapshot.log_hits if hit.rule not in (PLAIN, PROGRESS.rule)}
     return [
@@ -92,5 +110,5 @@ def exceptions_of(rule: str, snapshot: TargetSnapshot) -> list[LogHit]:
             },
         )
         for hit in snapshot.log_hits
-        if hit.rule == PLAIN and (hit.file, hit.line) not in known and owner_of(hit) == rule
+        if hit.rule == PLAIN and (hit.file, hit.line) not in known and owner_of(hit, snapshot) == rule
     ]
