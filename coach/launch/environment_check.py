@@ -11,15 +11,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from coach.launch.interpreter import describe
+from coach.launch.interpreter import choose_environment, choose_python, describe
 from coach.launch.own_program import imported_modules
-from coach.launch.recipe import Recipe
+from coach.launch.recipe import Recipe, data_dir, packages_of_trainer
+from coach.launch.refusal import MAX_CHOICES, Choice, Refused, hint_of
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
 from coach.model.launching.launch import OwnKind, OwnProgram
@@ -27,16 +30,30 @@ from coach.node.torch_build import TorchBuild, parse_version_file, satisfies
 from coach.runs import expand_home
 from coach.sources.io import Io, Query
 from coach.sources.logs.near_modules import near_name
+from coach.sources.machine.found_environments import find_conda_prefixes
 
 _TIMEOUT_S = 5.0
+_MAX_LACKING = 3
+_NO_CANDIDATE = "name an environment that has it: --env venv=PATH, conda=NAME or modules=NAME/1.2"
 _ASK = """
+import sys
+sys.path[:] = [folder for folder in sys.path if folder]
 import importlib.metadata
+import importlib.util
 try:
     print(importlib.metadata.version("torch"))
 except importlib.metadata.PackageNotFoundError:
     print("none")
+def is_missing(name):
+    try:
+        return importlib.util.find_spec(name) is None
+    except ImportError:
+        return True
+print(*filter(is_missing, sys.argv[1:]))
 """
-_PRINTED = re.compile(r"none|\d[0-9A-Za-z.+!-]{0,60}", re.ASCII)
+"""It prints the version of torch, and those of the given modules that are missing. It imports none of them,
+and nothing of the current directory."""
+_PRINTED = re.compile(r"(?P<torch>none|\d[0-9A-Za-z.+!-]{0,60})\s*(?P<missing>[\w. ]*)", re.ASCII)
 _MAX_NAMED = 6
 _MAX_BESIDE = 1000
 
@@ -64,6 +81,8 @@ class EnvironmentCheck:
     hint: str | None = None
     is_without_torch: bool = False
     """True if the problem is that the interpreter has no torch."""
+    missing: tuple[str, ...] = ()
+    """Those of the modules in question that it lacks."""
 
 
 def check_environment(
@@ -71,20 +90,32 @@ def check_environment(
     python: str | None = None,
     env: Mapping[str, str] | None = None,
     io: Io | None = None,
+    modules: tuple[str, ...] = (),
 ) -> EnvironmentCheck:
-    """Check that the environment's paths exist, and find its version of torch. `python` is the interpreter,
-    if known. If the files do not name the version, `io` may start the interpreter."""
-    check = _of_kind(environment, python, env or {}, io)
+    """Check that the environment's paths exist, and find its version of torch and those of `modules` that it
+    lacks. `python` is the interpreter, if known. If the files lack something, `io` may start the
+    interpreter."""
+    check = _of_kind(environment, python, env or {}, io, modules)
     if environment.torch is not None and check.problem is None and check.torch is None:
         return EnvironmentCheck(torch=environment.torch)
     return check
 
 
 def torch_notes(
-    environment: Environment, python: str, check: EnvironmentCheck, recipe: Recipe, recipes: Sequence[Recipe]
+    environment: Environment,
+    python: str,
+    check: EnvironmentCheck,
+    recipe: Recipe,
+    recipes: Sequence[Recipe],
+    *,
+    is_named: bool = True,
 ) -> tuple[str, ...]:
-    """Lines of the plan about the environment. Raises UserError if the recipe cannot train in it."""
+    """Lines of the plan about the environment, which the user or the config named, or coach chose. Raises
+    UserError if the recipe cannot train in it."""
     what = describe(environment, python)
+    if check.missing:
+        needed = ", ".join(check.missing)
+        raise UserError(f"recipe {recipe.name} needs {needed}: not found in {what}", _how(check, is_named))
     if check.problem is not None:
         raise UserError(f"{what}: {check.problem}", check.hint)
     if check.torch is None:
@@ -92,9 +123,64 @@ def torch_notes(
     if recipe.torch is not None and satisfies(check.torch, recipe.torch) is False:
         raise UserError(
             f"recipe {recipe.name} needs torch {recipe.torch}: {what} has {check.torch}",
-            _others(check.torch, recipes) or "name another environment: --env NAME",
+            _others(check.torch, recipes) or None,
         )
     return (f"{what}: torch {check.torch}{_who_can(check.torch, recipes)}",)
+
+
+def refused(
+    error: UserError,
+    recipe: Recipe,
+    known: Mapping[str, Environment],
+    env: Mapping[str, str],
+    launches: Iterable[Mapping[str, Any]],
+    without: str,
+) -> Refused:
+    """The refusal with the environments found here that have what the recipe needs. Only their files are
+    read: none is started. `without` is the refused interpreter, `launches` are those of completed runs."""
+    choices: list[Choice] = []
+    lacking: list[str] = []
+    seen = {without}
+    for text, changes in _environments_here(known, env, launches).items():
+        try:
+            environment, _ = choose_environment(changes["environment"], recipe, known, env, "/")
+            python, _ = choose_python(changes.get("python"), environment, "slurm", env)
+        except UserError:
+            continue
+        check = check_environment(environment, python, env, None, modules_of(recipe))
+        if python in seen or check.problem is not None:
+            continue
+        seen |= {python} if "/" in python else set()
+        if check.missing:
+            lacking.append(f"{text} lacks {', '.join(check.missing)}")
+        elif check.torch is not None and recipe.torch and satisfies(check.torch, recipe.torch) is False:
+            lacking.append(f"{text} has torch {check.torch}")
+        elif check.torch is not None or environment.modules or environment.image:
+            what = f"torch {check.torch}" if check.torch is not None else "not known here"
+            choices.append(Choice(f"{text} ({what})", changes))
+    more = (*filter(None, [error.hint]), *lacking[:_MAX_LACKING])
+    choices = choices[:MAX_CHOICES]
+    offered = hint_of("environment", choices) if choices else _NO_CANDIDATE
+    return Refused((error.message, *more), "environment", choices, "; ".join((offered, *more)), error.message)
+
+
+def _environments_here(
+    known: Mapping[str, Environment], env: Mapping[str, str], launches: Iterable[Mapping[str, Any]]
+) -> Mapping[str, Mapping[str, str]]:
+    """The environments found here, by their spelling, each with the changes of a request that name it: the
+    active one, conda's, coach's own, those of the config, and those of completed runs, newest first."""
+    named = [
+        f"venv={env['VIRTUAL_ENV']}" if env.get("VIRTUAL_ENV") else None,
+        *(f"conda={prefix}" for prefix in find_conda_prefixes(Path(env.get("HOME", "/")), env)[0]),
+        *known,
+        f"venv={sys.prefix}" if sys.prefix != sys.base_prefix else sys.executable,
+        *(launch.get("environment") or launch.get("python") for launch in launches),
+    ]
+    return {
+        text: {"environment": "none", "python": text} if text.startswith("/") else {"environment": text}
+        for text in named
+        if isinstance(text, str)
+    }
 
 
 def own_warnings(
@@ -198,7 +284,11 @@ def prefix_of(environment: Environment, python: str | None, env: Mapping[str, st
 
 
 def _of_kind(
-    environment: Environment, python: str | None, env: Mapping[str, str], io: Io | None
+    environment: Environment,
+    python: str | None,
+    env: Mapping[str, str],
+    io: Io | None,
+    modules: tuple[str, ...],
 ) -> EnvironmentCheck:
     path, image = environment.path or "", environment.image or ""
     match environment.kind:
@@ -217,11 +307,11 @@ def _of_kind(
                 return EnvironmentCheck(
                     unknown=f"no conda environment {path} was found here: not checked until the job starts"
                 )
-            return _of_prefix(environment, prefix, None, io)
+            return _of_prefix(environment, prefix, None, env, io, modules)
         case EnvironmentKind.VENV | EnvironmentKind.CONDA:
-            return _of_prefix(environment, Path(path), python, io)
+            return _of_prefix(environment, Path(path), python, env, io, modules)
         case EnvironmentKind.NONE if python is not None and "/" in python:
-            return _of_python(environment, python, io)
+            return _of_python(environment, python, env, io, modules)
     return EnvironmentCheck()
 
 
@@ -229,7 +319,14 @@ def _later(what: str) -> EnvironmentCheck:
     return EnvironmentCheck(unknown=f"the torch of {what} is not checked until the job starts")
 
 
-def _of_prefix(environment: Environment, prefix: Path, python: str | None, io: Io | None) -> EnvironmentCheck:
+def _of_prefix(
+    environment: Environment,
+    prefix: Path,
+    python: str | None,
+    env: Mapping[str, str],
+    io: Io | None,
+    modules: tuple[str, ...],
+) -> EnvironmentCheck:
     why_not = _why_no_folder(prefix)
     if why_not is not None:
         hint = "expected the folder that `python -m venv` or `conda create --prefix` has made"
@@ -239,7 +336,7 @@ def _of_prefix(environment: Environment, prefix: Path, python: str | None, io: I
         return EnvironmentCheck(
             problem=f"{own}: {_why_no_program(own)}", hint=f"is {prefix} a {environment.kind} environment?"
         )
-    return _of_python(environment, python if python is not None and "/" in python else own, io)
+    return _of_python(environment, python if python is not None and "/" in python else own, env, io, modules)
 
 
 def _why_no_program(path: str) -> str:
@@ -263,20 +360,23 @@ def _why_no_folder(path: Path) -> str | None:
         return error.strerror or "cannot be read"
 
 
-def _of_python(environment: Environment, python: str, io: Io | None) -> EnvironmentCheck:
+def _of_python(
+    environment: Environment, python: str, env: Mapping[str, str], io: Io | None, modules: tuple[str, ...]
+) -> EnvironmentCheck:
     version = read_torch_version(Path(python).parent.parent)
-    if version is not None:
+    missing = missing_modules(modules, environment, python, env)
+    if version is not None and not missing:
         return EnvironmentCheck(torch=version)
-    if io is None:
-        return EnvironmentCheck(unknown="its torch version is not in its files")
-    result = io.run(Query("torch-version", (python, "-c", _ASK)), _TIMEOUT_S)
-    printed = result.stdout.decode("ascii", "replace").strip()
-    if result.returncode != 0 or not _PRINTED.fullmatch(printed):
-        because = result.error or f"{python} did not report its torch version"
-        return EnvironmentCheck(unknown=f"its torch version is unknown: {because}")
-    if printed != "none":
-        return EnvironmentCheck(torch=printed)
-    if environment.setup or "PYTHONPATH" in environment.variables:
+    printed = _ask(python, modules, io) if io is not None and is_trusted(python) else None
+    if printed is None and version is not None:
+        return EnvironmentCheck(torch=version, missing=missing)
+    if printed is None:
+        return EnvironmentCheck(unknown=f"{python} did not report its torch version")
+    is_complete = _brings_more(environment)
+    missing = () if is_complete else tuple(printed["missing"].split())
+    if version is not None or printed["torch"] != "none":
+        return EnvironmentCheck(torch=version or printed["torch"], missing=missing)
+    if is_complete:
         return EnvironmentCheck(
             unknown="torch is not installed beside its Python: the job's setup has to bring it"
         )
@@ -284,7 +384,31 @@ def _of_python(environment: Environment, python: str, io: Io | None) -> Environm
         problem=f"torch is not installed in {python}",
         hint="name an environment that has torch with --env",
         is_without_torch=True,
+        missing=missing,
     )
+
+
+def _brings_more(environment: Environment) -> bool:
+    """True if lines or variables of the job may bring packages that lie elsewhere."""
+    return bool(environment.setup or environment.modules) or "PYTHONPATH" in environment.variables
+
+
+def is_trusted(python: str) -> bool:
+    """True if the interpreter, the file that its link leads to and its environment belong to this user or to
+    root: another user's program is never started."""
+    path = Path(python)
+    try:
+        owners = {path.lstat().st_uid, path.stat().st_uid, path.parent.parent.stat().st_uid}
+    except OSError:
+        return False
+    return owners <= {0, os.getuid()}
+
+
+def _ask(python: str, modules: tuple[str, ...], io: Io) -> Mapping[str, str] | None:
+    """The interpreter's own answer; None if it gave none."""
+    result = io.run(Query("torch-version", (python, "-c", _ASK, *modules)), _TIMEOUT_S)
+    printed = _PRINTED.fullmatch(result.stdout.decode("ascii", "replace").strip())
+    return printed.groupdict() if printed is not None and result.returncode == 0 else None
 
 
 def package_folders(prefix: Path, depth: int = 0) -> Iterator[Path]:
@@ -354,10 +478,19 @@ def _is_short(torch: str, recipe: Recipe) -> bool:
     return recipe.torch is not None and satisfies(torch, recipe.torch) is False
 
 
-# Modules that a recipe needs beside torch. The check imports nothing, because an import would run a site's
-# code on the login node. If files do not show the packages (modules, images, a setup script), the check
-# reports nothing, and the trainer itself ends with the same reason.
+# Modules that a recipe needs. The check imports nothing, because an import would run a site's code on the
+# login node. If files do not show the packages (modules, images, a setup script), the check reports nothing,
+# and the trainer itself ends with the same reason.
 
+EXTRAS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("torch", "torchvision", "numpy", "PIL", "deepspeed"), "train"),
+        **dict.fromkeys(("pytorch_lightning", "mpi4py"), "frameworks"),
+        "tokenizers": "language",
+        "triton": "kernels",
+    }
+)
+"""Module → the extra of coach that installs it beside coach."""
 _HOW: Mapping[str, str] = MappingProxyType(
     {
         "horovod": (
@@ -374,16 +507,21 @@ _HOW: Mapping[str, str] = MappingProxyType(
 """Module → how to install it, or why it may be missing."""
 
 
-def check_modules(
-    recipe: Recipe, environment: Environment, python: str, env: Mapping[str, str] | None = None
-) -> None:
-    """Raise UserError if the environment lacks a module that the recipe needs."""
-    missing = missing_modules(recipe.requires, environment, python, env)
-    if missing:
-        hints = [_HOW[module] for module in missing if module in _HOW]
-        hint = "; ".join(hints) or "install it there, or name another environment: --env NAME"
-        what = describe(environment, python)
-        raise UserError(f"recipe {recipe.name} needs {', '.join(missing)}: not found in {what}", hint)
+def modules_of(recipe: Recipe) -> tuple[str, ...]:
+    """The modules without which a recipe's trainer cannot start: the well-known packages that it imports, and
+    those that the recipe names. Another module may be a drill's planted fault, or lie elsewhere."""
+    imported = (name for name in packages_of_trainer(recipe) if name in EXTRAS)
+    return tuple(dict.fromkeys(("torch", *imported, *recipe.requires)))
+
+
+def _how(check: EnvironmentCheck, is_named: bool) -> str | None:
+    """How to install what is missing: by coach's extras where coach chooses the Python, which is its own once
+    it has torch."""
+    extras = dict.fromkeys(EXTRAS[module] for module in ("torch", *check.missing) if module in EXTRAS)
+    hints = [_HOW[module] for module in check.missing if module in _HOW]
+    if not is_named and not hints and (data_dir() / "Makefile").is_file():
+        hints = [f"`EXTRAS={','.join(extras)} make run` installs it beside coach"]
+    return "; ".join(hints) or None
 
 
 def missing_modules(
@@ -392,9 +530,7 @@ def missing_modules(
     """The modules that are missing. Empty unless torch was found in the environment's files: only then are
     its packages known."""
     prefix = prefix_of(environment, python, env or {}) if modules else None
-    if prefix is None or environment.setup or "PYTHONPATH" in environment.variables:
-        return ()
-    if read_torch_version(prefix) is None:
+    if prefix is None or _brings_more(environment) or read_torch_version(prefix) is None:
         return ()
     folders = [*package_folders(prefix), *_user_folders(prefix, env or {})]
     return tuple(module for module in modules if not any(_has(folder, module) for folder in folders))

@@ -109,21 +109,13 @@ def python_of_own(
 
 
 def _next_to_coach(backend: str) -> tuple[str, str | None]:
-    if find_spec("torch") is not None:
+    if backend == "local" or find_spec("torch") is not None:
         return sys.executable, None
-    if backend == "local":
-        raise UserError(
-            f"torch is not installed beside coach ({sys.executable})",
-            (
-                "name the training environment with --env, or its interpreter with --python; or do so in "
-                "config.toml"
-            ),
-        )
     return (
         "python3",
         (
             "it runs with the first python3 on the job's PATH, because coach's own Python "
-            f"({sys.executable}) has no torch; to use another, set --env or --python"
+            f"({sys.executable}) has no torch; to use another, set --env"
         ),
     )
 

@@ -29,7 +29,7 @@ _RESOURCES: Mapping[str, str] = MappingProxyType(
         "gpu_type": "The type of GPU{gpu_type}; empty: any type.",
         "gpu_request": "The option of sbatch that requests GPUs: gpus-per-node or gres.",
         "cpus_per_gpu": "CPU cores for each GPU, instead of CPUs per task.",
-        "environment": "The named environment that has torch; empty: the one that coach found.",
+        "environment": "Python of the training: NAME, venv=PATH, conda=NAME or a path; empty: coach chooses.",
         "has_gpm": "true also measures how busy parts of the GPU are, if the GPU reports it.",
         "sbatch": "More options of sbatch, as comment=text mail-type=END.",
     }

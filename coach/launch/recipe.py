@@ -14,6 +14,7 @@ from coach import installed
 from coach.launch import parameters
 from coach.launch.own_program import own_recipe, undecided_places
 from coach.launch.project_file import get_training, is_reference
+from coach.launch.python_source import packages_of
 from coach.launch.recipe_file import Recipe as Recipe
 from coach.launch.recipe_file import Sweep as Sweep
 from coach.launch.recipe_file import read_recipe_file
@@ -119,6 +120,12 @@ def is_shipped(recipe: Recipe) -> bool:
     """True for one of coach's own recipes, which can be found again by name alone."""
     recipes = data_dir() / "recipes"
     return recipe.path.parent in (recipes, recipes / _DRILLS)
+
+
+def packages_of_trainer(recipe: Recipe) -> tuple[str, ...]:
+    """The packages that the recipe's trainer always imports, also through trainers/common."""
+    folder = recipe.own_trainers or data_dir() / "trainers"
+    return packages_of(folder / recipe.trainer, [folder])
 
 
 def lesson_of(recipe: Recipe) -> str:

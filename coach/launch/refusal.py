@@ -42,8 +42,8 @@ class Choice:
 
 
 class Refused(UserError):
-    """Slurm did not take a job. `lines` are its words. `field` is the field of the request to set, None if
-    unknown."""
+    """Slurm did not take a job, or coach does not submit one that cannot work. `lines` are the words of
+    either. `field` is the field of the request to set, None if unknown."""
 
     def __init__(
         self,
@@ -51,8 +51,9 @@ class Refused(UserError):
         field: str | None = None,
         choices: Sequence[Choice] = (),
         hint: str | None = None,
+        message: str | None = None,
     ) -> None:
-        super().__init__(f"sbatch: {' '.join(map(sentence, lines))}".rstrip(";"), hint)
+        super().__init__(message or f"sbatch: {' '.join(map(sentence, lines))}".rstrip(";"), hint)
         self.lines = tuple(lines)
         self.field = field
         self.choices = tuple(choices)
@@ -180,7 +181,7 @@ def explain(
         locked = [f"{option_of(name)} is locked by the site: {plan.locked[name]}" for name in names]
         return Refused(lines, hint=locked[0] if locked else None)
     choices = _choices(field, lines, plan, known.get(field) or plan.choices.get(field, ()))
-    return Refused(lines, field, choices, _hint(field, choices))
+    return Refused(lines, field, choices, hint_of(field, choices))
 
 
 def option_of(field: str) -> str:
@@ -320,7 +321,8 @@ def _listed(text: str) -> Iterable[str]:
         at = match.end()
 
 
-def _hint(field: str, choices: Sequence[Choice]) -> str:
+def hint_of(field: str, choices: Sequence[Choice]) -> str:
+    """The options with which `coach launch` takes the choices."""
     if not choices:
         return f"set it with {option_of(field)}" if field != "sbatch" else "look at --sbatch"
     first, *others = choices

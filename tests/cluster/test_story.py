@@ -140,8 +140,8 @@ def test_coach_without_torch_trains_in_another_environment(
     bare_coach: InstalledCoach, train_python: Path
 ) -> None:
     unnamed = bare_coach("launch", "baseline", *SMALL, "--dry-run")
-    assert unnamed.returncode == 0
-    assert "--python" in unnamed.stderr  # the job would use the python3 that it finds, and coach says so
+    assert (unnamed.returncode, unnamed.stdout) == (2, "")  # the job's python3 has no torch
+    assert "--env" in unnamed.stderr
     run = launched(
         bare_coach(
             "launch",

@@ -120,5 +120,5 @@ def test_a_plan_names_the_python_without_torch_and_the_one_that_runs(monkeypatch
     assert python == "python3"
     assert note == (
         f"it runs with the first python3 on the job's PATH, because coach's own Python ({sys.executable}) "
-        "has no torch; to use another, set --env or --python"
+        "has no torch; to use another, set --env"
     )

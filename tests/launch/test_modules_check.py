@@ -3,15 +3,24 @@ left to the job elsewhere."""
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from coach.launch.environment_check import check_modules, missing_modules, own_warnings
+from coach.launch.environment_check import (
+    EXTRAS,
+    check_environment,
+    missing_modules,
+    modules_of,
+    own_warnings,
+    torch_notes,
+)
 from coach.launch.own_program import imported_modules
-from coach.launch.recipe import get_recipe
+from coach.launch.recipe import data_dir, get_recipe
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
 from coach.model.launching.launch import OwnKind, OwnProgram
@@ -42,11 +51,32 @@ def test_a_recipe_whose_framework_is_missing_is_refused_with_the_reason(
     tmp_path: Path, name: str, reason: str
 ) -> None:
     prefix = make_prefix(tmp_path / "venv", "2.13.0+cpu")
+    for package in ("numpy", "PIL", "torchvision"):
+        (packages_of(prefix) / package).mkdir()
     recipe = get_recipe(name)
+    check = check_environment(venv(prefix), modules=modules_of(recipe))
     with pytest.raises(UserError) as refused:
-        check_modules(recipe, venv(prefix), python_of(prefix))
+        torch_notes(venv(prefix), python_of(prefix), check, recipe, [])
     assert str(refused.value).startswith(f"recipe {name} needs {recipe.requires[0]}: not found in ")
     assert reason in (refused.value.hint or "")
+
+
+def test_a_recipe_needs_all_that_its_trainer_imports_at_its_start() -> None:
+    assert set(modules_of(get_recipe("baseline"))) == {"torch", "numpy", "PIL", "torchvision"}
+    assert set(modules_of(get_recipe("comm_bench"))) == {"torch", "numpy"}
+    assert "tokenizers" in modules_of(get_recipe("lora"))
+    assert "my_augmentations" not in modules_of(get_recipe("missing_piece"))
+
+
+def test_each_module_with_an_extra_is_brought_by_that_extra_of_the_project() -> None:
+    project = tomllib.loads((data_dir() / "pyproject.toml").read_text())["project"]
+    extras = {
+        name: " ".join(re.split(r"[<>=; ]", each)[0] for each in packages)
+        for name, packages in project["optional-dependencies"].items()
+    }
+    brought = {"PIL": "torchvision"}  # it depends on pillow
+    for module, extra in EXTRAS.items():
+        assert brought.get(module, module).replace("_", "-") in extras[extra].split()
 
 
 def as_folder(packages: Path) -> None:

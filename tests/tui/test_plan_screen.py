@@ -360,6 +360,48 @@ async def test_a_launch_that_cannot_be_planned_is_mended_in_the_field_that_the_r
         assert driver.ports.launches.submitted[0].request.partition == "gpu"
 
 
+class LackingLaunches(FakeLaunches):
+    """Coach's Python has no torch; one venv and one interpreter have it."""
+
+    def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
+        self.requests.append(request)
+        if request.environment == "venv=/sw/torch" or request.python == "/opt/bin/python":
+            return make_plan(request)
+        choices = [Choice("venv=/sw/torch (torch 2.9.0)", {"environment": "venv=/sw/torch"})]
+        words = ["recipe ddp needs torch, PIL: not found in environment python3"]
+        raise Refused(words, "environment", choices, message=words[0])
+
+
+def focused_name(driver: Driver) -> str | None:
+    """The name of the plan's field that has the focus."""
+    field = driver.app.focused
+    return field.field.name if isinstance(field, PlanField) else None
+
+
+@pytest.mark.parametrize(
+    ("keys", "environment", "python"),
+    [("1", "venv=/sw/torch", None), ("/opt/bin/python", "none", "/opt/bin/python")],
+)
+async def test_a_plan_without_torch_is_not_submitted_and_its_environment_is_picked_or_typed(
+    keys: str, environment: str, python: str | None
+) -> None:
+    async with opened(ports=FakePorts(launches=LackingLaunches()), size=(80, 24)) as driver:
+        await driver.press("2")
+        await driver.sees("needs torch, PIL: not found")
+        await driver.sees("1 venv=/sw/torch (torch 2.9.0)")
+        await driver.until(lambda: focused_name(driver) == "environment", "the environment has the focus")
+        assert "✖environment" in driver.text()
+        await driver.press("enter")
+        assert driver.ports.launches.submitted == []
+        await driver.press(*("slash" if key == "/" else key for key in keys))
+        await driver.sees("optimizer")
+        assert focused_name(driver) == "environment"
+        await submit(driver)
+        await driver.until(lambda: driver.ports.launches.submitted, "submitted")
+        request = driver.ports.launches.submitted[0].request
+        assert (request.environment, request.python) == (environment, python)
+
+
 class LockedLaunches(FakeLaunches):
     """The site has locked the partition and the account."""
 

@@ -4,6 +4,7 @@ answer like the real ones."""
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,7 +72,7 @@ class World:
         (self.bin / name).chmod(0o755)
 
     def plan(self, request: LaunchRequest | None = None) -> Plan:
-        request = with_defaults(request or LaunchRequest("ddp", python="python3"), self.settings)
+        request = with_defaults(request or LaunchRequest("ddp", python=sys.executable), self.settings)
         return plan_for(request, self.settings, self.env, self.io, CLUSTER, 1795271000.0)
 
     def parent(self) -> Run:
@@ -240,7 +241,7 @@ def test_only_run_ids_and_job_ids_are_cancelled(world: World, target: str) -> No
 
 
 def test_a_fix_changes_the_parent_s_own_request(world: World) -> None:
-    plan = world.plan(LaunchRequest("ddp", num_nodes=2, python="python3", set={"lr": 1e20}))
+    plan = world.plan(LaunchRequest("ddp", num_nodes=2, python=sys.executable, set={"lr": 1e20}))
     submitted = submit(plan, world.settings, world.env, world.io)
     parent = read_run(world.io, Path(submitted.run_dir))
     fix = Fix(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +53,7 @@ def shared(place: Path) -> list[dict[str, Any]]:
 
 
 def asked(place: Path) -> LaunchRequest:
-    return LaunchRequest("ddp", python="python3", share=str(place))
+    return LaunchRequest("ddp", python=sys.executable, share=str(place))
 
 
 def test_the_plan_lists_the_shared_facts_and_the_cohort_sees_the_run_as_soon_as_it_waits(
@@ -103,17 +104,17 @@ def test_an_unsafe_directory_is_refused_on_the_command_line_and_skipped_from_the
 def test_a_person_may_share_nothing_unless_the_site_has_locked_it(world: World, place: Path) -> None:
     world.settings = replace(world.settings, launch=LaunchDefaults(share=str(place)))
     assert world.plan().request.share == str(place)
-    plan = world.plan(LaunchRequest("ddp", python="python3", share="none"))
+    plan = world.plan(LaunchRequest("ddp", python=sys.executable, share="none"))
     assert not any("shares" in note for note in plan.notes)
     submit(plan, world.settings, world.env, world.io)
     assert list(place.iterdir()) == []
     world.settings = replace(world.settings, locks={"launch.share": Lock("the course", "site.toml:3")})
     with pytest.raises(UserError, match="the course"):
-        world.plan(LaunchRequest("ddp", python="python3", share="none"))
+        world.plan(LaunchRequest("ddp", python=sys.executable, share="none"))
 
 
 def test_a_launch_that_only_tries_something_is_no_work_of_anybody_s(world: World, place: Path) -> None:
-    tried = unshared(LaunchRequest("ddp", python="python3"))
+    tried = unshared(LaunchRequest("ddp", python=sys.executable))
     world.settings = replace(world.settings, launch=LaunchDefaults(share=str(place)))
     assert not any("shares" in note for note in world.plan(tried).notes)
     assert unshared(asked(place)) == asked(place)

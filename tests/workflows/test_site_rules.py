@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -126,7 +127,7 @@ def test_a_plan_beyond_the_limits_is_refused_and_the_notes_of_the_config_stand_i
     io = SystemIo({})
 
     def plan(limits: Limits, time_limit_s: int | None = 600) -> tuple[str, ...]:
-        request = LaunchRequest("baseline", python="python3", time_limit_s=time_limit_s)
+        request = LaunchRequest("baseline", python=sys.executable, time_limit_s=time_limit_s)
         said = replace(settings, limits=limits, origins={"limits.max_time": "site.toml:4"})
         return plan_for(with_defaults(request, said), said, {}, io, CLUSTER, 1795271000.0).notes
 
@@ -201,7 +202,7 @@ def test_a_parent_that_stays_counts_when_its_child_is_launched(tmp_path: Path) -
     )
     parent = read_run(io, parent_dir)
     fix = AppliedFix("NUM001", "lower the learning rate", {"lr": 0.001})
-    request = LaunchRequest("baseline", python="python3", parent_run_id=parent.run_id, fix=fix)
+    request = LaunchRequest("baseline", python=sys.executable, parent_run_id=parent.run_id, fix=fix)
     plan = plan_for(with_defaults(request, settings), settings, {}, io, CLUSTER, 1795271000.0)
     for choice in (ParentChoice.KEEP, ParentChoice.WAIT):
         with pytest.raises(UserError, match="1 of your runs are pending or running"):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from coach.tui.bases.decision import DecisionScreen
     from coach.tui.screens.confirm import ConfirmScreen
 
-OpenPlan = Callable[[str, Callable[[], LaunchRequest], LaunchRequest | None], object]
+OpenPlan = Callable[[str, Callable[[], LaunchRequest]], object]
 
 
 class JobActions:
@@ -75,7 +75,7 @@ class JobActions:
         if isinstance(planned, JobAction):
             screen.set_action(planned)
         elif self._stage.close(screen):
-            self._open_plan(planned.recipe, lambda: planned, planned)
+            self._open_plan(planned.recipe, lambda: planned)
 
     def _perform(self, message: messages.ActionConfirmed) -> None:
         screen: DecisionScreen | None = self._stage.asker(message)

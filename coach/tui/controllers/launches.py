@@ -89,7 +89,7 @@ class Launches:
                 raise UserError(f"no recipe has the key {key}")
             return LaunchRequest(name, self._backend)
 
-        self.open_plan("", request, None)
+        self.open_plan("", request)
 
     def launch(self, recipe: RecipeKey) -> None:
         """Open the plan of this recipe."""
@@ -97,21 +97,20 @@ class Launches:
             self._stage.note(READ_ONLY)
             return
         request = LaunchRequest(recipe.name, self._backend)
-        self.open_plan(recipe.word, lambda: request, request)
+        self.open_plan(recipe.word, lambda: request)
 
-    def open_plan(
-        self, name: str, make_request: Callable[[], LaunchRequest], draft: LaunchRequest | None
-    ) -> None:
-        """Open a plan. `draft` is the request that the user can edit if no plan can be made."""
-        screen: PlanScreen = self._stage.open("plan", f"launch {name}".strip(), draft)
+    def open_plan(self, name: str, make_request: Callable[[], LaunchRequest]) -> None:
+        """Open a plan. If none can be made, the user can still edit the request."""
+        screen: PlanScreen = self._stage.open("plan", f"launch {name}".strip())
 
-        def work() -> tuple[Plan, LaunchRequest]:
+        def work() -> tuple[Plan | UserError, LaunchRequest]:
             request = make_request()
-            return self._port.prepare(request), request
+            try:
+                return self._port.prepare(request), request
+            except UserError as error:
+                return error, request
 
-        self._stage.ask(
-            screen, work, lambda made: screen.set_plan(made[0], made[1], 0), what=f"planning {name}".strip()
-        )
+        self._stage.ask(screen, work, lambda made: screen.set_first(*made), what=f"planning {name}".strip())
 
     def _open_filled_plan(self, message: messages.PlanOpened) -> None:
         if self._stage.is_overtaken(message):
@@ -120,7 +119,7 @@ class Launches:
             self._stage.note(READ_ONLY)
             return
         request = replace(message.request, backend=self._backend)
-        self.open_plan(message.title, lambda: request, request)
+        self.open_plan(message.title, lambda: request)
 
     def _read_recipes(self, message: messages.RecipesWanted) -> None:
         screen: RecipesScreen | None = self._stage.asker(message)

@@ -17,7 +17,7 @@ from coach.tui.stage import READ_ONLY, Stage
 if TYPE_CHECKING:
     from coach.tui.screens.new_launch import NewLaunchScreen
 
-OpenPlan = Callable[[str, Callable[[], LaunchRequest], LaunchRequest | None], object]
+OpenPlan = Callable[[str, Callable[[], LaunchRequest]], object]
 
 
 class NewLaunches:
@@ -55,7 +55,7 @@ class NewLaunches:
         def show(request: LaunchRequest) -> None:
             if not self._stage.is_overtaken(message):
                 asked = replace(request, backend=self._backend)
-                self._open_plan(asked.recipe.rpartition("/")[2].rpartition(":")[2], lambda: asked, asked)
+                self._open_plan(asked.recipe.rpartition("/")[2].rpartition(":")[2], lambda: asked)
 
         def refuse(error: UserError) -> None:
             """Show the error on the screen of the plan, which has room for all of it."""
@@ -64,6 +64,6 @@ class NewLaunches:
                 raise error
 
             if not self._stage.is_overtaken(message):
-                self._open_plan(message.row.name, no_request, None)
+                self._open_plan(message.row.name, no_request)
 
         self._stage.do(lambda: self._port.request_of(message.row), show, refuse, "reading the program")

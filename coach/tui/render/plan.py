@@ -146,7 +146,9 @@ def _fields(
     labels = {**_SIZES, "partition": "partition"} if is_slurm else _SIZES
     fields = [Field(name, label, _shown(name, getattr(values, name))) for name, label in labels.items()]
     fields += [Field(f"{PARAMETER}{name}", name, _editable(value)) for name, value in parameters.items()]
-    fields.append(Field("environment", "environment", request.environment or ""))
+    in_it = (None, "none")
+    named = request.python if request.environment in in_it and request.python else request.environment
+    fields.append(Field("environment", "environment", named or ""))
     if values.gpus_per_node != 0:
         fields.append(Field("has_gpm", "GPM counters", _shown("has_gpm", request.has_gpm)))
     if is_slurm:
@@ -189,10 +191,18 @@ def edited(request: LaunchRequest, name: str, text: str) -> LaunchRequest:
         if text not in ("true", "false"):
             raise UserError(f"GPM counters = {printable(text)}: expected true or false")
         value = text == "true"
+    elif name == "environment":
+        return _in_environment(request, text)
     elif name == "sbatch":
         return replace(request, sbatch=MappingProxyType(_sbatch_options(text)))
     changed: dict[str, Any] = {name: value}
     return replace(request, **changed)
+
+
+def _in_environment(request: LaunchRequest, text: str) -> LaunchRequest:
+    """The request with the environment that is named as `--env` takes it, or by the path of its Python."""
+    is_path = "/" in text and "=" not in text
+    return replace(request, environment="none" if is_path else text or None, python=text if is_path else None)
 
 
 def _with_parameter(request: LaunchRequest, name: str, text: str) -> LaunchRequest:

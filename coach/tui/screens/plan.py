@@ -122,11 +122,10 @@ class PlanRow(Horizontal):
 class PlanScreen(DecisionScreen, screen="plan"):
     """The form of a plan. Every edit makes the plan again; exactly the shown plan is submitted."""
 
-    def __init__(self, context: Context, title: str, draft: LaunchRequest | None = None) -> None:
-        """`draft` is the first request. If no plan can be made from it, the user can still edit it."""
+    def __init__(self, context: Context, title: str) -> None:
         super().__init__(context, ("cluster", title), "making the plan…")
         self.plan: Plan | None = None
-        self._request = draft
+        self._request: LaunchRequest | None = None
         self._edit = 0
 
     def compose_body(self) -> Iterator[Widget]:
@@ -146,6 +145,14 @@ class PlanScreen(DecisionScreen, screen="plan"):
     def edit(self) -> int:
         """The number of edits. A plan that was made for an older edit is not shown."""
         return self._edit
+
+    async def set_first(self, made: Plan | UserError, request: LaunchRequest) -> None:
+        """Show the first plan, or why none can be made from the request, which the user can edit."""
+        self._request = request
+        if isinstance(made, UserError):
+            self.refuse(made)
+        else:
+            await self.set_plan(made, request, 0)
 
     async def set_plan(self, plan: Plan, request: LaunchRequest, edit: int) -> None:
         if edit != self._edit:
@@ -174,12 +181,11 @@ class PlanScreen(DecisionScreen, screen="plan"):
         rows = [PlanRow(field) for field in draft_fields(self._request)]
         self.query_one("#fields").mount_all(rows)
         self.query_one("#plan").display = True
-        self.call_after_refresh(rows[0].input.focus)
-        named = field_named(error)
-        for row in rows:
-            if row.input.field.name == named:
-                row.mark(is_refused=True)
-                self.call_after_refresh(row.input.focus)
+        named = error.field if isinstance(error, Refused) else field_named(error)
+        marked = next((row for row in rows if row.input.field.name == named), None)
+        if marked is not None:
+            marked.mark(is_refused=True)
+        self.call_after_refresh((marked or rows[0]).input.focus)
 
     def _refused_row(self) -> PlanRow | None:
         """The row of the field that Slurm's refusal names."""

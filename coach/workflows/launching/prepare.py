@@ -7,6 +7,7 @@ the controller again.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,8 +27,9 @@ from coach.launch.disk_space import (
 )
 from coach.launch.environment_check import (
     check_environment,
-    check_modules,
+    modules_of,
     own_warnings,
+    refused,
     torch_notes,
     warn_of_build,
 )
@@ -203,12 +205,37 @@ def _environment(
         python, note = python_of_own(recipe.own, request.python, environment, backend, env)
         return request, environment, python, (note,) if note else ()
     python, note = choose_python(request.python, environment, backend, env)
-    check = check_environment(environment, python, env, io)
-    if check.problem is None and not request.setup:  # the setup lines may load anything
-        check_modules(recipe, environment, python, env)
-    notes = torch_notes(environment, python, check, recipe, find_recipes()[0])
-    is_said = environment != Environment() or request.python is not None
-    return request, environment, python, notes if is_said else (note,) if note else ()
+    if spelling == "none" and "/" not in python:
+        return request, environment, python, (f"{python} is the compute node's own: not known here",)
+    is_named = environment != Environment() or request.python is not None
+    notes = _checked(request, recipe, environment, python, settings, env, io, is_named=is_named)
+    return request, environment, python, notes if is_named else (note,) if note else ()
+
+
+def _checked(
+    request: LaunchRequest,
+    recipe: Recipe,
+    environment: Environment,
+    python: str,
+    settings: Settings,
+    env: Mapping[str, str],
+    io: Io,
+    *,
+    is_named: bool,
+) -> tuple[str, ...]:
+    """Lines about the environment. Raises Refused, with the environments that could be used, if the recipe
+    cannot run in it."""
+    if environment.kind == "none":
+        python = shutil.which(python, path=env.get("PATH")) or python
+    # The setup lines may load anything.
+    whole = replace(environment, setup=(*environment.setup, *(request.setup or ())))
+    check = check_environment(whole, python, env, io, modules_of(recipe))
+    try:
+        return torch_notes(environment, python, check, recipe, find_recipes()[0], is_named=is_named)
+    except UserError as error:
+        runs_here = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+        launches = [run.launch for run in runs_here if run.state == "COMPLETED"]
+        raise refused(error, recipe, settings.environments, env, launches, without=python) from None
 
 
 def _git_state(io: Io, recipe: Recipe) -> dict[str, Any] | None:

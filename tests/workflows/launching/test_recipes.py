@@ -124,7 +124,7 @@ def test_the_job_starts_the_user_s_trainer(mine: Path, settings: Settings) -> No
     (mine / "notes" / "big.bin").write_bytes(b"x" * 100)
     (mine / "ddp.py").write_text("print('mine')\n")
     io = SystemIo(dict(os.environ))
-    request = with_defaults(LaunchRequest(str(mine), python="python3"), settings)
+    request = with_defaults(LaunchRequest(str(mine), python=sys.executable), settings)
     plan = plan_for(request, settings, os.environ, io, CLUSTER, 1795271000.0)
     assert (plan.recipe, plan.request.recipe) == ("ddp", str(mine / "ddp.toml"))
     assert '"$CODE/trainers/"ddp.py' in plan.script
@@ -137,7 +137,7 @@ def test_the_job_starts_the_user_s_trainer(mine: Path, settings: Settings) -> No
 
 
 def test_a_trainer_that_changed_after_the_plan_is_not_launched_unseen(mine: Path, settings: Settings) -> None:
-    request = with_defaults(LaunchRequest(str(mine), python="python3"), settings)
+    request = with_defaults(LaunchRequest(str(mine), python=sys.executable), settings)
     plan = plan_for(request, settings, os.environ, SystemIo(dict(os.environ)), CLUSTER, 1795271000.0)
     (mine / "ddp.py").write_text("print('changed')\n")
     with pytest.raises(UserError, match="was changed since the plan was made"):

@@ -3,6 +3,7 @@ scripts."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def launched(world: World, **said: Any) -> tuple[str, ...]:
     """A launch that is accepted because it names an account and a reservation; returns the lines shown. The
     settings then hold its answers."""
     world.client("sbatch", REFUSING)
-    plan = world.plan(LaunchRequest("ddp", python="python3", **said))
+    plan = world.plan(LaunchRequest("ddp", python=sys.executable, **said))
     submit(plan, world.settings, world.env, world.io)
     world.settings, notes = remember_answers(plan, world.settings)
     return notes
@@ -137,7 +138,7 @@ def test_options_that_a_site_demanded_and_accepted_become_the_next_launch_s_defa
 
 
 def test_a_fix_of_a_run_on_cpus_is_not_refused_for_a_type_of_gpu_that_the_config_has(world: World) -> None:
-    defaults = LaunchDefaults(gpu_type="a100", cpus_per_gpu=4, cpus_per_task=2, python="python3")
+    defaults = LaunchDefaults(gpu_type="a100", cpus_per_gpu=4, cpus_per_task=2, python=sys.executable)
     world.settings = replace(world.settings, launch=defaults)
     world.client("sbatch", "echo 17")
     on_cpus = world.plan(LaunchRequest("ddp", partition="cpu"))
@@ -149,7 +150,7 @@ def test_a_fix_of_a_run_on_cpus_is_not_refused_for_a_type_of_gpu_that_the_config
 
 
 def test_a_fix_of_a_run_on_gpus_asks_for_their_cpus_in_the_same_way(world: World) -> None:
-    defaults = LaunchDefaults(partition="gpu", cpus_per_gpu=4, cpus_per_task=2, python="python3")
+    defaults = LaunchDefaults(partition="gpu", cpus_per_gpu=4, cpus_per_task=2, python=sys.executable)
     world.settings = replace(world.settings, launch=defaults)
     world.client("sbatch", "echo 17")
     parent = read_run(world.io, Path(submit(world.plan(), world.settings, world.env, world.io).run_dir))
@@ -180,7 +181,7 @@ def test_a_reservation_that_was_left_out_is_forgotten(world: World) -> None:
         submit(world.plan(), world.settings, world.env, world.io)
     assert [choice.changes for choice in caught.value.choices] == [{"reservation": ""}]
     world.client("sbatch", "echo 18")
-    plan = world.plan(LaunchRequest("ddp", python="python3", reservation=""))
+    plan = world.plan(LaunchRequest("ddp", python=sys.executable, reservation=""))
     submit(plan, world.settings, world.env, world.io)
     settings, notes = remember_answers(plan, world.settings)
     assert notes == ("remembered for default: --reservation=none",)

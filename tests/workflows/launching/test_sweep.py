@@ -3,6 +3,7 @@ answer like the real ones."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def world(tmp_path: Path) -> World:
 
 
 def plan(world: World, recipe: str = "scale", site: Site = CLUSTER, **request: object) -> Plan:
-    asked = LaunchRequest(recipe, python="python3", **request)  # type: ignore[arg-type] # any field
+    asked = LaunchRequest(recipe, python=sys.executable, **request)  # type: ignore[arg-type] # any field
     return plan_all(
         with_defaults(asked, world.settings), world.settings, world.env, world.io, site, 1795271000.0
     )
