@@ -142,6 +142,24 @@ def test_a_line_names_the_runs_above_the_judged_one(coach) -> None:  # type: ign
     assert told in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\nEOFError',
+            "EOFError",
+        ),
+        ("usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --lrr", "--lrr"),
+        ("python3: can't open file '/a/trian.py': [Errno 2] No such file or directory", "/a/trian.py"),
+    ],
+    ids=["a traceback", "refused arguments", "a missing script"],
+)
+def test_a_line_that_reports_success_hides_no_crash(coach, error: str, words: str) -> None:  # type: ignore[no-untyped-def]
+    log = f"{error}\nTraining finished\njob completed successfully\n"
+    done = coach("check", "-", "--backend", "local", stdin=log.encode())
+    assert (done.returncode, words in done.stdout) == (1, True)
+
+
 @pytest.mark.parametrize(("fail_on", "status"), [("info", 1), ("warning", 0)])
 def test_fail_on_sets_the_severity_from_which_the_status_is_1(coach, fail_on: str, status: int) -> None:  # type: ignore[no-untyped-def]
     log = RECORDINGS / "typed/cuda-oom-caught.log"

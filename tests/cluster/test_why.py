@@ -140,3 +140,14 @@ def test_a_foreign_job_is_diagnosed_and_its_verdict_outlives_its_log(
     (log,) = (user_coach.user.home / "foreign").glob("slurm-*.out")
     log.unlink()
     assert user_coach("why", job_id).stdout == first.stdout
+
+
+def test_a_crash_that_an_echo_hides_from_slurm_is_named(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    script = "#!/bin/bash\npython3 -c 'raise ValueError(\"11 classes\")'\necho Training finished\n"
+    job_id = submit(user_coach, "hidden", script)
+    slurm.wait_state(job_id, "COMPLETED", timeout_s=60)
+    assert user_coach("check", job_id).returncode == 1
+    why = user_coach("why", job_id)
+    assert "ValueError: 11 classes; it ended a program of the job" in why.stdout

@@ -25,6 +25,9 @@ KILLED = "srun: error: node1: task 0: Killed"
         [*STEPS, *CRASH],
         [*STEPS, *CRASH, "all done", "Thu Nov 26 12:00:00 UTC 2026"],
         [*STEPS, *CRASH, *STEPS, *CRASH, "all done"],
+        [*STEPS, *CRASH, "Training finished"],
+        [*STEPS, *CRASH, "Batch job completed successfully", "11/26/2026", "node4", "training done", "bye"],
+        [*STEPS, "Training finished", *CRASH],
         [
             '  File "/home/ada/train.py", line 4',
             "    for x in range(10)",
@@ -32,7 +35,7 @@ KILLED = "srun: error: node1: task 0: Killed"
             "SyntaxError: expected ':'",
         ],
     ],
-    ids=["a pipe", "an echo", "a loop", "a syntax error"],
+    ids=["a pipe", "an echo", "a loop", "a good end", "good ends", "after it", "a syntax error"],
 )
 def test_a_crash_behind_exit_status_0_is_a_warning(lines: list[str]) -> None:
     (finding,) = found(ended("COMPLETED", *lines, exit_code=0))
@@ -41,10 +44,20 @@ def test_a_crash_behind_exit_status_0_is_a_warning(lines: list[str]) -> None:
     assert "set -o pipefail" in finding.fixes[-1].title
 
 
-def test_a_script_that_python_did_not_find_is_hidden_too() -> None:
-    missing = "python3: can't open file '/home/ada/step1.py': [Errno 2] No such file or directory"
-    (finding,) = found(ended("COMPLETED", missing, "finished", exit_code=0))
-    assert (finding.rule, finding.severity.word) == ("DAT011", "warning")
+@pytest.mark.parametrize(
+    ("error", "rule"),
+    [
+        ("python3: can't open file '/home/ada/step1.py': [Errno 2] No such file or directory", "DAT011"),
+        ("train.py: error: unrecognized arguments: --epoch", "COD001"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "MEM001"),
+    ],
+)
+def test_a_program_that_did_not_start_or_had_no_memory_is_hidden_too(error: str, rule: str) -> None:
+    lines = (*CRASH[:3], error) if rule == "MEM001" else (error,)
+    for end in ("finished", "Training finished"):
+        (finding,) = found(ended("COMPLETED", *lines, end, exit_code=0))
+        assert (finding.rule, finding.severity.word) == (rule, "warning")
+        assert "exit status 0 hides" in finding.summary
 
 
 @pytest.mark.parametrize(
@@ -53,13 +66,12 @@ def test_a_script_that_python_did_not_find_is_hidden_too() -> None:
         [*STEPS, *CRASH, "cache not found, rebuilding", *STEPS],
         [*STEPS, *CRASH, "epoch 3: accuracy 0.8"],
         [*STEPS, *CRASH, "Training finished. Best accuracy 0.9"],
-        [*STEPS, "Training finished. Best accuracy 0.9", *CRASH],
         [*STEPS, *CRASH, "Retrying in 5 s"],
         [*STEPS, *CRASH, *(f"file {name} is written" for name in "abcd")],
         [*STEPS, "Exception ignored in: <function Pool.__del__ at 0x7f>", *CRASH],
         [*STEPS, "Exception in thread Thread-3:", *CRASH],
     ],
-    ids=["losses", "a counter", "a good end", "after it", "a retry", "more output", "ignored", "a thread"],
+    ids=["losses", "a counter", "an evaluation", "a retry", "more output", "ignored", "a thread"],
 )
 def test_an_error_that_a_completed_program_survived_is_no_warning(lines: list[str]) -> None:
     assert not found(ended("COMPLETED", *lines, exit_code=0))

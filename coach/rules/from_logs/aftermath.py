@@ -62,9 +62,16 @@ _TESTS_PASSED = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)(?>.*?\d passed\b).
 
 _OF_THE_SCRIPT = 3
 """Lines that a batch script may print below an error of its last program: `echo done`, `date`."""
-_COUNTS = re.compile(r"\b(?:epoch|step|iter|iteration|batch)\w*\b|\d%|\d/\d", re.IGNORECASE)
-_NOT_OPENED = re.compile(r"\S*python[\d.]*: can't open file ")
-"""Python's message about a missing script: no program ran that could go on."""
+_COUNTS = re.compile(
+    r"\b(?:epoch|step|iter|batch)\w*\W{0,3}\d|\d%|(?<![\d/])\d+/\d+(?![\d/])"
+    r"|(?:accuracy|acc|loss|perplexity|ppl|f1|auc|iou|map|bleu|rouge|wer|score|reward|eval|val|test)\w{0,12}"
+    r"\W{1,3}\d",
+    re.IGNORECASE,
+)
+"""Steps and evaluations. A script prints dates and the words step and batch too."""
+_NOT_STARTED = re.compile(r"\S*python[\d.]*: can't open file |\S+\.py: error: ")
+"""Messages about a missing script, and of one that refuses its arguments: no program ran that could go
+on."""
 
 _MONITOR = re.compile(r"\b(?:nvidia-smi|dcgmi|tensorboard|sleep|tail)\b")
 _SHELL_JOB = re.compile(r": line \d+: +\d+ (?:Killed|Terminated|Hangup|Interrupt)\b(?P<command>.*)")
@@ -149,26 +156,32 @@ def is_hidden_by_status(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     """True if an error ended a program of a job that COMPLETED: its script went on, or a pipe lost the exit
     status.
 
-    Most such jobs caught their errors. So the error must be one that Python itself prints at its end, the log
-    may report no success anywhere, and below the error may stand no loss, no counter, and hardly a line.
+    Most such jobs caught their errors. So the error must be one that Python itself prints at its end, and
+    below it may stand no step, no evaluation, and hardly a line. A line that reports success proves nothing:
+    the script may print it whatever its program did.
     """
     tail = tail_of(hit, snapshot)
     if snapshot.state != "COMPLETED" or tail is None or not tail.is_counted or _told_its_status(snapshot):
         return False
     signs = _signs(tail, snapshot)
-    if losses_after(hit, snapshot) or signs.good_ends or _was_expected(hit, tail, signs):
+    if losses_after(hit, snapshot) or _was_expected(hit, tail, signs):
         return False
     if any(block.exit_code for block in tail.blocks if block.last_line >= hit.line):
         return True
-    is_end = is_uncaught(hit.block) or _NOT_OPENED.match(bare(hit.text)) is not None
-    return is_end and _is_last_word(hit, tail)
+    return (is_uncaught(hit.block) or _was_not_started(hit)) and _is_last_word(hit, tail)
+
+
+def _was_not_started(hit: LogHit) -> bool:
+    return _NOT_STARTED.match(bare(hit.text)) is not None
 
 
 def _is_last_word(hit: LogHit, tail: LogTail) -> bool:
-    """True if no program went on below an error: no counter follows, and at most what a script prints."""
+    """True if no program went on below an error: no step and no evaluation follows, and at most what a script
+    prints."""
     # The exception lines of later blocks are no sign of life, and are not counted.
     alive = [line for line in map(bare, lines_after(hit, tail)) if not is_quiet(line)]
-    return len(alive) <= _OF_THE_SCRIPT and not any(map(_COUNTS.search, alive))
+    unknown = [line for line in alive if not _ENDED_WELL.search(line)]
+    return len(unknown) <= _OF_THE_SCRIPT and not any(map(_COUNTS.search, alive))
 
 
 def _told_its_status(snapshot: TargetSnapshot) -> bool:
@@ -197,7 +210,8 @@ def _was_expected(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
         return True
     if signs.passed_tests and signs.passed_tests[-1] >= start:
         return True
-    return not hit.traceback and not _OF_A_PROGRAM.search(hit.text) and _ends_well(signs, start)
+    is_of_a_program = hit.block is not None or _was_not_started(hit) or _OF_A_PROGRAM.search(hit.text)
+    return not is_of_a_program and _ends_well(signs, start)
 
 
 def _lived_long_after(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:

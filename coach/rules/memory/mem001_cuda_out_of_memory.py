@@ -13,6 +13,7 @@ from coach.model.training.run import Run
 from coach.rules.advice.remedies import bf16, sharding, smaller_micro_batch
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.aftermath import went_on
+from coach.rules.from_logs.hidden_crash import told_as_hidden
 from coach.rules.from_logs.quoted_evidence import (
     earliest,
     hits_of,
@@ -127,7 +128,7 @@ class CudaOutOfMemory(Rule):
         )
         if not uncaught:
             summary += "; it was caught and the run went on"
-        yield Hit(
+        hit = Hit(
             summary=summary,
             evidence=tuple(self._evidence(first, request, len(hits))),
             confidence=0.97 if first.signature == "allocator" else 0.9,
@@ -138,6 +139,7 @@ class CudaOutOfMemory(Rule):
             severity=None if uncaught else Severity.INFO,
             since_s=first.time_s,
         )
+        yield told_as_hidden(hit, snapshot) if uncaught else hit
 
     def _evidence(self, first: LogHit, request: _Request, num_hits: int) -> Iterable[Evidence]:
         yield quote(first)
