@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coach.rules.registry import build, signatures
+from coach.sources.logs.scanner import LogScanner
 from tests.rules.examples import causes, diagnose_log, of_a_whole_log
 
 HEAD = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n'
@@ -101,3 +103,47 @@ def test_an_exception_indented_with_its_whole_traceback_is_found(log: str) -> No
 def test_a_path_that_is_asserted_is_read_from_the_source_as_the_error_has_no_words() -> None:
     log = f"{HEAD}    assert os.path.exists(path)\n           ^^^^^^^^^^^^^^^^^^^^\nAssertionError"
     assert causes(diagnose_log(log))[0] == "file_not_found"
+
+
+BARS = {
+    "tqdm": "\r".join(f" {done}0%|#         | {done}/10 [00:0{done}<00:09,  1.10s/it]" for done in range(6)),
+    "Keras": "\r".join(f" {done}/10 [>.........] - ETA: 3s" for done in range(1, 6)),
+    "its own": "\r".join(f"   part {done} of 10" for done in range(6)),
+}
+LIMIT = "slurmstepd: error: *** JOB 17 ON n1 CANCELLED AT 2026-01-10T08:00:00 DUE TO TIME LIMIT ***"
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        (LIMIT, "slurm_timeout"),
+        (LIMIT.replace("TIME LIMIT", "PREEMPTION"), "slurm_preempted"),
+        ("Killed", "host_oom"),
+        (" Killed", "host_oom"),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=17.batch.", "host_oom"),
+        ("slurm_script: line 9: 4242 Killed                  python train.py", "host_oom"),
+        ("Segmentation fault (core dumped)", "segfault"),
+        ("Terminated", "sigterm_signal"),
+    ],
+)
+@pytest.mark.parametrize("bar", BARS)
+def test_a_progress_bar_is_no_source_line_and_hides_no_end(bar: str, end: str, cause: str) -> None:
+    warning = "/env/torch/functional.py:504: UserWarning: indexing is required\n  return _VF.meshgrid(x)"
+    assert of_a_whole_log("start", BARS[bar] + end) == [cause]
+    assert of_a_whole_log(warning, BARS[bar] + end) == [cause]
+
+
+@pytest.mark.parametrize("num_bytes", [1, 3, 50])
+@pytest.mark.parametrize("bar", BARS)
+def test_a_kill_behind_a_bar_is_found_once_however_the_log_is_read(bar: str, num_bytes: int) -> None:
+    data = f"start\n{BARS[bar]}Killed\n".encode()
+    scanner = LogScanner(signatures(build()), "train.log")
+    hits = []
+    for start in range(0, len(data), num_bytes):
+        hits += scanner.feed(data[start : start + num_bytes]) + scanner.flush()
+    assert [(hit.text, hit.line) for hit in hits if hit.rule == "MEM008"] == [("Killed", 2)]
+
+
+@pytest.mark.parametrize("line", ["12 agents Killed", "all jobs were Terminated"])
+def test_a_line_that_ends_with_a_signal_s_word_is_no_bar(line: str) -> None:
+    assert of_a_whole_log("start", line, "step 1 loss 0.5") == []

@@ -133,6 +133,8 @@ class ErrorBlocks:
 
     def _is_source(self, start: int, line: Line) -> bool:
         """True for a source line outside all blocks, such as one in a logged stack or below a warning."""
+        if self._text.data[start - 1 : start] == b"\r":
+            return False  # it rewrites the line of a progress bar
         near = max(0, start - _NEAR_BYTES)
         is_near = any(self._text.data.find(words, near, start) >= 0 for words in (b'File "', b"Warning: "))
         before = ((rank, words) for _, rank, words in self._text.before(start)) if is_near else ()

@@ -39,6 +39,11 @@ _RANK = re.compile(r"\[rank(\d{1,6})$")
 """torch's prefix of a traceback that begins behind a progress bar: `5/50 [00:01][rank0]: Traceback …`."""
 _SAID = SAID_OF_END.encode()
 _VERDICT = re.compile(rb"(?m)^" + re.escape(_SAID) + rb"[^\r\n]*")
+_BAR = re.compile(r"[^\n]{0,80}?\d{1,3}%\||\s*\d{1,9}/\d{1,9} (?:\[|━|\x1b)")
+_SIGNALS = (b"Killed", b"Terminated", b"Hangup", b"Aborted", b"Segmentation fault", b"Bus error")
+"""A shell's words about a program that a signal ended."""
+_SIGNAL = re.compile(rb"(?:" + b"|".join(_SIGNALS) + rb")(?: \(core dumped\))?(?=[\r\n]|$)")
+_IN_BARS = (b"\r", b"it/s", b"s/it", b"%|")
 MAX_PREFIXES = 3
 _MAX_SHOWN_CHARS = 4096
 
@@ -85,6 +90,21 @@ def without_verdict(data: bytes) -> bytes:
     """Empty the lines in which coach wrote into the job's log why the job ended. They quote the error, so a
     rule would count it twice. The empty lines keep the numbers of the others."""
     return _VERDICT.sub(b"", data) if _SAID in data else data
+
+
+def with_signals_apart(data: bytes, is_in_bar: bool) -> bytes:
+    """Put a carriage return before a shell's message about a signal that stands behind a progress bar: a bar
+    ends without a newline. `is_in_bar` is True if the data begin behind a carriage return."""
+    if not any(words in data for words in _SIGNALS):
+        return data
+
+    def apart(found: re.Match[bytes]) -> bytes:
+        newline = data.rfind(b"\n", 0, found.start())
+        bar = data[newline + 1 : found.start()]
+        is_behind = (newline < 0 and is_in_bar) or any(sign in bar for sign in _IN_BARS)
+        return b"\r" + found[0] if is_behind else found[0]
+
+    return _SIGNAL.sub(apart, data)
 
 
 def last_state(line: str) -> str:
@@ -186,6 +206,7 @@ def is_source_line(words: str, rank: int | None, before: Iterable[tuple[int | No
 
 
 def depth_of(words: str) -> int:
-    """The indentation of a line, without the bars and the corner of an exception group."""
+    """The indentation of a line, without the bars and the corner of an exception group; 0 for a progress bar,
+    which is neither source nor the rest of a message."""
     text = words.lstrip(" |\t+")
-    return len(words) - len(text) if text else 0
+    return len(words) - len(text) if text and not _BAR.match(words) else 0

@@ -41,6 +41,7 @@ from coach.sources.logs.line_text import (
     parse_time_s,
     split_prefix,
     start_of_words,
+    with_signals_apart,
     without_verdict,
 )
 
@@ -108,6 +109,9 @@ class LogScanner:
         self._held: list[LogHit] = []
         self._open: list[OpenBlock] = []
         self._flushed: set[tuple[str, str]] = set()
+        """Kinds of the hits that `flush` returned for the unfinished line."""
+        self._num_flushed = 0
+        """Bytes of that line: a signal may be set apart in it."""
         self._is_passing = False
         self._num_hits: Counter[int] = Counter()
 
@@ -140,7 +144,7 @@ class LogScanner:
 
     def _unended(self) -> bytes:
         """The beginning of the unfinished last line, as text."""
-        return without_verdict(ANSI.sub(b"", as_utf8(self._pending, self._order)[0]))
+        return self._clean(ANSI.sub(b"", as_utf8(self._pending, self._order)[0]))
 
     def _learn_layout(self, data: bytes) -> None:
         """Learn the layout from the beginning of the log; repeated each time twice as many bytes are
@@ -178,6 +182,7 @@ class LogScanner:
         hits += self._close_blocks(text, start)
         for index, hit in self._scan(text, data[start:]):
             self._flushed.add(_kind_of(self._signatures[index]))
+            self._num_flushed = len(data) - start
             hits += [hit] if hit is not None else []
         hits += [hit for opened in self._open for hit in opened.complete_hits()]
         self._open = []
@@ -225,7 +230,7 @@ class LogScanner:
         block, self._order = as_utf8(_bounded(join_pieces(self._pending, block)), self._order)
         if b"\x1b" in block:
             block = ANSI.sub(b"", block)
-        block, self._pending = self._joined(without_verdict(block))
+        block, self._pending = self._joined(self._clean(block))
         self._is_overlong = False
         self._keep(data[end:])
         data, start = self._context + block, len(self._context)
@@ -240,6 +245,10 @@ class LogScanner:
         self._is_context_cut = self._is_context_cut or len(data) > CONTEXT_BYTES
         self._context = data[-CONTEXT_BYTES:]
         return hits
+
+    def _clean(self, text: bytes) -> bytes:
+        """The text that follows the context, without coach's own verdict and with signals apart from bars."""
+        return with_signals_apart(without_verdict(text), self._context.endswith(b"\r"))
 
     def _joined(self, block: bytes) -> tuple[bytes, bytes]:
         """Complete lines, and the beginning of a line that may continue in the next bytes."""
@@ -401,7 +410,7 @@ class LogScanner:
         kind = kept.lines.kind_of(place) if kept.is_by_kind else None
         if kind is not None and self._filter.is_turned_down(kind, index):
             return None
-        if place == 0 and _kind_of(self._signatures[index]) in self._flushed:
+        if place <= self._num_flushed and _kind_of(self._signatures[index]) in self._flushed:
             return None
         line = lines.get(place)
         if line is None:

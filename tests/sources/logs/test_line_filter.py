@@ -18,7 +18,7 @@ from coach.rules.registry import build, signatures
 from coach.sources.logs import line_filter
 from coach.sources.logs import scanner as log_scanner
 from coach.sources.logs.line_filter import LineFilter, is_digit_blind
-from coach.sources.logs.line_text import ANSI, decode, split_prefix
+from coach.sources.logs.line_text import ANSI, decode, split_prefix, with_signals_apart
 from coach.sources.logs.scanner import LogScanner, search
 
 TESTS = Path(__file__).parents[2]
@@ -52,10 +52,11 @@ def found_by_hand(text: bytes, wanted: tuple[Signature, ...]) -> Counter[tuple[s
     found: Counter[tuple[str, str, int]] = Counter()
     patterns = [(signature, re.compile(signature.pattern)) for signature in wanted]
     for number, line in enumerate(ANSI.sub(b"", text).split(b"\n"), start=1):
-        words = split_prefix(decode(line))[1]
-        for signature, pattern in patterns:
-            if search(signature, pattern, words):
-                found[signature.rule, signature.name, number] = 1
+        for part in with_signals_apart(line, is_in_bar=False).split(b"\r"):
+            words = split_prefix(decode(part))[1]
+            for signature, pattern in patterns:
+                if search(signature, pattern, words):
+                    found[signature.rule, signature.name, number] = 1
     return found
 
 
