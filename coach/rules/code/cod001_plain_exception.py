@@ -11,7 +11,7 @@ from coach.model.judging.finding import Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.code.own_error import name_of, of_a_program, of_another_log
+from coach.rules.code.own_error import MAX_LINES_OF_HYDRA, name_of, of_a_program, of_another_log
 from coach.rules.from_logs.aftermath import num_alive_after, tail_of, went_on
 from coach.rules.from_logs.failed_connections import is_inside_the_cluster
 from coach.rules.from_logs.library_exceptions import is_of_a_load, is_of_a_peer, is_of_a_table, owner_of
@@ -61,6 +61,8 @@ _ECHO = re.compile(
     r"|RayActorError|ActorDiedError)$"
 )
 """Exceptions that only report that another process ended, not why."""
+_DEVICE = ("on_cpu", "fell_back")
+"""ENV004's signatures of lines that report a device: no error."""
 _LAUNCHER = "ChildFailedError"
 _ENDED_BY_SIGNAL = re.compile(r"exit ?code *: *-")
 _WEAK = re.compile(
@@ -172,6 +174,7 @@ class PlainException(Rule):
             hit
             for hit in snapshot.log_hits
             if hit.rule not in (self.code, PROGRESS.rule, "")
+            and hit.signature not in _DEVICE
             and not is_of_a_table(hit)
             and not is_inside_the_cluster(hit)
         ]
@@ -183,9 +186,14 @@ class PlainException(Rule):
         strong = [hit for hit in mine if not _is_weak(hit)]
         if not strong and any((hit.rule, hit.signature) == _CRASH for hit in others):
             return []
-        if mine or any(hit.signature != EXIT_CODE for hit in others):
-            return strong or mine
-        return hits_of(snapshot, self.code, "hydra") or _of_a_launcher(snapshot)
+        hydra = [
+            hit
+            for hit in hits_of(snapshot, self.code, "hydra")
+            if not any(_is_in_message(each, hit) for each in (*others, *mine))
+        ]
+        if mine or hydra or any(hit.signature != EXIT_CODE for hit in others):
+            return [*(strong or mine), *hydra]
+        return _of_a_launcher(snapshot)
 
     def _went_on(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """True if the exception was caught. Fewer lines below it suffice than for other rules, because this
@@ -210,6 +218,11 @@ def _not_of(others: list[LogHit], snapshot: TargetSnapshot) -> Iterable[LogHit]:
             is_known or is_of_thread or _is_echo(hit) or owner_of(hit, snapshot) or _is_chained_to(hit, words)
         ):
             yield hit
+
+
+def _is_in_message(hit: LogHit, hydra: LogHit) -> bool:
+    """True if a hit lies in the message that Hydra's last line ends."""
+    return hit.file == hydra.file and 0 <= hydra.line - hit.line <= MAX_LINES_OF_HYDRA
 
 
 def _is_of_a_launcher(hit: LogHit) -> bool:

@@ -18,10 +18,10 @@ from coach.rules.from_logs.quoted_evidence import is_library, own_frame, quote, 
 
 _HYDRA_SAYS = re.compile(
     r"^(?:In '.*?': |Could not |Cannot find |You must specify |Primary config |Error (?:merging|parsing"
-    r"|loading) |Missing |Key '|Lexer|mismatched |no viable "
+    r"|loading|in call to) |Missing |Key '|Lexer|mismatched |no viable "
     r"|Ambiguous |Multiple values |Unrecognized |Duplicate )"
 )
-_MAX_LINES_OF_HYDRA = 40
+MAX_LINES_OF_HYDRA = 40
 _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"OperationalError\)?:? .{0,20}(?:database is locked|disk I/O error|locking protocol)"),
@@ -221,8 +221,12 @@ def of_another_log(failure: RankEnd | None, hit: LogHit | None) -> Hit:
 
 
 def _words_of_hydra(hit: LogHit, snapshot: TargetSnapshot) -> str:
-    """The first known line of the message above Hydra's last line; empty without one."""
+    """The first known line of the message above Hydra's last line, with the next one where it announces
+    that; empty without one."""
     tail = tail_of(hit, snapshot)
     end = hit.line - tail.first_line if tail is not None else 0
-    above = tail.plain[max(0, end - _MAX_LINES_OF_HYDRA) : end] if tail is not None and end > 0 else ()
-    return next((line.strip() for line in above if _HYDRA_SAYS.match(line.strip())), "")
+    above = tail.plain[max(0, end - MAX_LINES_OF_HYDRA) : end] if tail is not None and end > 0 else ()
+    lines = [line.strip() for line in above]
+    place = next((place for place, line in enumerate(lines) if _HYDRA_SAYS.match(line)), len(lines))
+    num_lines = 2 if lines[place:] and lines[place].endswith(":") else 1
+    return " ".join(lines[place : place + num_lines])
