@@ -160,6 +160,73 @@ def test_a_line_that_reports_success_hides_no_crash(coach, error: str, words: st
     assert (done.returncode, words in done.stdout) == (1, True)
 
 
+BAR = "\r".join(f" {done}0%|#         | {done}/10 [00:0{done}<00:09,  1.10s/it]" for done in range(6))
+WARNING = "/env/torch/functional.py:504: UserWarning: indexing is required\n  return _VF.meshgrid(x)\n"
+CONDA = "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.\n"
+SITE = (
+    'Traceback (most recent call last):\n  File "/etc/site/news.py", line 4, in <module>\n'
+    "    import simplejson\nModuleNotFoundError: No module named 'simplejson'\n"
+)
+LIMIT = "slurmstepd: error: *** JOB 17 ON n1 CANCELLED AT 2026-01-10T08:00:00 DUE TO TIME LIMIT ***"
+
+
+@pytest.mark.parametrize(
+    ("above", "end", "cause"),
+    [
+        (WARNING, LIMIT, "slurm_timeout"),
+        (CONDA, LIMIT, "slurm_timeout"),
+        (SITE, LIMIT, "slurm_timeout"),
+        (WARNING, " Killed", "host_oom"),
+        (CONDA, "Killed", "host_oom"),
+    ],
+)
+def test_an_end_that_is_glued_to_a_progress_bar_is_named(coach, above: str, end: str, cause: str) -> None:  # type: ignore[no-untyped-def]
+    log = f"{above}{BAR}{end}\n"
+    done = coach("check", "-", "--format", "json", "--backend", "local", stdin=log.encode())
+    assert (json.loads(done.stdout)["findings"][0]["cause"], done.returncode) == (cause, 1)
+
+
+@pytest.mark.parametrize("device", ["device: cpu", "Using cpu device", "INFO Device = 'cpu'", "device: cuda"])
+def test_hydra_and_argparse_are_heard_on_every_device(coach, device: str) -> None:  # type: ignore[no-untyped-def]
+    hydra = (
+        "Error in call to target 'gait.Trainer':\nUsageError('batch is odd')\n\nSet the environment variable \
+HYDRA_FULL_ERROR=1 for a complete stack trace.\n"
+    )
+    for error in (hydra, "usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --lrr\n"):
+        done = coach("check", "-", "--backend", "local", stdin=f"{device}\n{error}".encode())
+        assert (done.returncode, "critical COD001" in done.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (
+            "Exception ignored in: <function Session.__del__ at 0x7f10aa00>",
+            "Traceback (most recent call last):",
+            '  File "/opt/env/client.py", line 357, in __del__',
+            "TypeError: 'NoneType' object is not callable",
+            "process finished with exit code 0",
+        ),
+        (
+            "[I 10:04:21.330 NotebookApp] Kernel interrupted: 77ab",
+            "Traceback (most recent call last):",
+            '  File "/opt/env/kernelbase.py", line 461, in dispatch_queue',
+            "    await self.process_one()",
+            "KeyboardInterrupt",
+            "[I 10:06:47.221 NotebookApp] Saving file at /try.ipynb",
+        ),
+        (
+            *SITE.splitlines(),
+            *(f"epoch {epoch} loss {1 / (1 + epoch):.3f}" for epoch in range(9)),
+        ),
+    ],
+    ids=["ignored by Python", "an interrupted kernel", "a script of the site"],
+)
+def test_an_exception_that_ended_no_program_is_no_alarm(coach, lines: tuple[str, ...]) -> None:  # type: ignore[no-untyped-def]
+    done = coach("check", "-", "--backend", "local", stdin="\n".join(lines).encode())
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.mark.parametrize(("fail_on", "status"), [("info", 1), ("warning", 0)])
 def test_fail_on_sets_the_severity_from_which_the_status_is_1(coach, fail_on: str, status: int) -> None:  # type: ignore[no-untyped-def]
     log = RECORDINGS / "typed/cuda-oom-caught.log"

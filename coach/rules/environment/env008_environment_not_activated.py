@@ -24,7 +24,11 @@ _NO_ENVIRONMENT = re.compile(
 _UNBOUND = re.compile(r"/profile\.d/\w+\.sh: line \d+: (?P<name>\w+): unbound variable")
 _BROKEN = re.compile(r": (?P<python>\S{1,300}): bad interpreter: ")
 """A program of conda that begins with the path of its Python, where no Python is."""
-_IN_ENVIRONMENT = re.compile(r"/envs/[^/\s]{1,100}/lib/python")
+_OF_A_PROGRAM = re.compile(
+    r"/envs/[^/\s]{1,100}/lib/python|\d%\||\d(?:it/s|s/it)\b|\d/\d+ (?:\[|━)|━ +\d+/\d"
+    r"|^(?:Killed|Terminated|Segmentation fault|Bus error)\b"
+)
+"""A file of a conda environment, a progress bar, or a signal that ended a program."""
 
 
 class EnvironmentNotActivated(EndingRule):
@@ -41,8 +45,8 @@ class EnvironmentNotActivated(EndingRule):
         Unlike a terminal, a batch script does not read .bashrc. The script goes on with the first Python on
         the PATH, and later fails because of a missing module, or trains with unintended versions.
     When it stays silent
-        If a file of a conda environment appears below it: then one is active. If the job ran until its time
-        limit: then some program did run. If losses follow or the job completed, another Python had the needed
+        If a file of a conda environment appears below it: then one is active. If a progress bar
+        or "Killed" does, or if the job ran until its time limit: then some program did run. If losses follow or the job completed, another Python had the needed
         modules: then the finding is info, or a warning if a virtual environment was not there or the shell
         has no `source`.
     What to do
@@ -66,7 +70,7 @@ class EnvironmentNotActivated(EndingRule):
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         tail = tail_of(hit, snapshot)
-        if tail is not None and any(map(_IN_ENVIRONMENT.search, lines_after(hit, tail))):
+        if tail is not None and any(map(_OF_A_PROGRAM.search, lines_after(hit, tail))):
             return False
         return snapshot.state != "TIMEOUT" and not hits_of(snapshot, "JOB002")
 

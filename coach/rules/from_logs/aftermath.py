@@ -73,6 +73,12 @@ _NOT_STARTED = re.compile(r"\S*python[\d.]*: can't open file |\S+\.py: error: ")
 """Messages about a missing script, and of one that refuses its arguments: no program ran that could go
 on."""
 
+_OF_THE_SITE = re.compile(
+    r"/etc/|/(?!\S*(?:conda|mamba|forge|python|env))(?:apps|cvmfs|opt|sw|software|usr)/(?:\S*/)?"
+    r"(?:bin|etc|libexec|sbin|share)/\S+\.py$"
+)
+"""Programs that the site runs before the job's own: a prologue, a notice, a check of the quota."""
+
 _MONITOR = re.compile(r"\b(?:nvidia-smi|dcgmi|tensorboard|sleep|tail)\b")
 _SHELL_JOB = re.compile(r": line \d+: +\d+ (?:Killed|Terminated|Hangup|Interrupt)\b(?P<command>.*)")
 """A shell's message about a program that a signal ended."""
@@ -208,10 +214,18 @@ def _was_expected(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
     next_said = islice(filter(str.strip, islice(tail.plain, start, None)), _TRIED_AGAIN_LINES)
     if any(map(_says_tried_again, next_said)) or (hit.block is not None and hit.block.is_ignored):
         return True
+    if _is_of_the_site(hit.block) and signs.num_told[-1] > signs.num_told[start]:
+        return True
     if signs.passed_tests and signs.passed_tests[-1] >= start:
         return True
     is_of_a_program = hit.block is not None or _was_not_started(hit) or _OF_A_PROGRAM.search(hit.text)
     return not is_of_a_program and _ends_well(signs, start)
+
+
+def _is_of_the_site(block: ErrorBlock | None) -> bool:
+    """True for a traceback of a program of the site. The job goes on after it, if anything follows."""
+    frames = block.all_frames if block is not None and block.is_traceback and block.rank is None else ()
+    return bool(frames) and _OF_THE_SITE.match(frames[0].file) is not None
 
 
 def _lived_long_after(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:

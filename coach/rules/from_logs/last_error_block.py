@@ -111,7 +111,15 @@ def last_error_block(tail: LogTail) -> Block | None:
         return None
     lines = [bare(line) for line in tail.plain]
     raised = next((each for each in reversed(tail.blocks) if _can_end(each, tail)), None)
-    error = next((i for i in range(len(lines) - 1, -1, -1) if _is_error(lines[i])), None)
+    ignored = [range(each.first_line, each.last_line + 1) for each in tail.blocks if each.is_ignored]
+    error = next(
+        (
+            i
+            for i in range(len(lines) - 1, -1, -1)
+            if _is_error(lines[i]) and not any(tail.first_line + i in block for block in ignored)
+        ),
+        None,
+    )
     if raised is not None:
         end = raised.last_line - tail.first_line
         if error is None or error <= end or not num_alive(lines[end + 1 : error]):

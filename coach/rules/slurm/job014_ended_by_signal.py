@@ -3,12 +3,13 @@ terminal)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.aftermath import is_monitor, lines_after
+from coach.rules.from_logs.aftermath import is_monitor, tail_of
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.outcome import exit_code_signature, is_first_failure
 from coach.rules.from_logs.quoted_evidence import hits_of
@@ -17,6 +18,8 @@ from coach.rules.slurm.ended_by_slurm import REQUEUES
 _NAMES = {"1": "SIGHUP", "2": "SIGINT", "15": "SIGTERM", "24": "SIGXCPU"}
 _EXIT_CODES = (-1, -2, -15)
 """The exit codes by which torchrun shows SIGHUP, SIGINT and SIGTERM."""
+_SERVER = re.compile(r"^\[I [^\]]{0,60}App\] |\bKernel (?:interrupted|restarted)\b")
+"""Lines of a notebook server: it goes on after a kernel was interrupted."""
 _SHELL = {
     "Terminated": "SIGTERM",
     "Hangup": "SIGHUP",
@@ -37,7 +40,8 @@ class EndedBySignal(EndingRule):
         The program did not fail. The remedy depends on the sender: Slurm at a limit, a launcher after another
         rank failed, a person at the keyboard, or a closed terminal (SIGHUP).
     When it stays silent
-        On a monitor that the script ended, and on a program that requeued its job after the signal. If
+        On a monitor that the script ended, on a program that requeued its job after the signal, and on an
+        interrupted kernel whose notebook server goes on. If
         another finding explains the end (a time limit, a cancelled or preempted job, another rank's error),
         this one is listed as its consequence. It is only info if the program went on.
     What to do
@@ -56,8 +60,10 @@ class EndedBySignal(EndingRule):
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False for a rank that torchrun ended or that failed by itself, for a monitor that a script ended,
-        and for a job that then requeues itself."""
-        if is_monitor(hit) or ("name" in hit.fields and _was_answered(hit, snapshot)):
+        for a job that then requeues itself, and for a notebook's kernel."""
+        if is_monitor(hit) or ("name" in hit.fields and _is_below(REQUEUES, hit, snapshot)):
+            return False
+        if hit.traceback and _is_below(_SERVER, hit, snapshot):
             return False
         code = hit.fields.get("exit_code")
         if code is not None and int(code) not in _EXIT_CODES:
@@ -87,10 +93,10 @@ class EndedBySignal(EndingRule):
             yield Fix("If it was not you, find who interrupted it")
 
 
-def _was_answered(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if the program handled the signal by requeueing its job."""
-    tails = (tail for tail in snapshot.log_tails if tail.file == hit.file)
-    return any(REQUEUES.search(line) for tail in tails for line in lines_after(hit, tail))
+def _is_below(pattern: re.Pattern[str], hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if a line below a hit matches."""
+    tail = tail_of(hit, snapshot)
+    return tail is not None and any(map(pattern.search, tail.lines[max(0, hit.line - tail.first_line + 1) :]))
 
 
 def _name(hits: list[LogHit]) -> str | None:
