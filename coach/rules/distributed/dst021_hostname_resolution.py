@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.aftermath import lines_after, was_outlived
+from coach.rules.from_logs.aftermath import is_below, was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.failed_connections import is_of_a_download
 from coach.rules.from_logs.quoted_evidence import hits_of
@@ -52,7 +52,7 @@ class HostnameResolution(EndingRule):
             if is_of_a_download(hit):
                 return False
             is_outlived = _COMMAND.match(hit.text) and was_outlived(hit, snapshot)
-            return not is_outlived or _ended_a_launcher(hit, snapshot)
+            return not is_outlived or is_below(_LAUNCHER_GAVE_UP, hit, snapshot)
         given_up = {found.fields["host"] for found in hits_of(snapshot, self.code, "gave_up")}
         return hit.signature == "warned" and hit.fields["host"] in given_up
 
@@ -76,8 +76,3 @@ class HostnameResolution(EndingRule):
             "Take the first node's name as the address",
             command='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1)',
         )
-
-
-def _ended_a_launcher(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    tails = (tail for tail in snapshot.log_tails if tail.file == hit.file)
-    return any(_LAUNCHER_GAVE_UP.match(line) for tail in tails for line in lines_after(hit, tail))

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.aftermath import lines_after, tail_of
+from coach.rules.from_logs.aftermath import is_below
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import hits_of
 
@@ -69,10 +69,8 @@ class EnvironmentNotActivated(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        tail = tail_of(hit, snapshot)
-        if tail is not None and any(map(_OF_A_PROGRAM.search, lines_after(hit, tail))):
-            return False
-        return snapshot.state != "TIMEOUT" and not hits_of(snapshot, "JOB002")
+        has_run = is_below(_OF_A_PROGRAM, hit, snapshot) or hits_of(snapshot, "JOB002")
+        return snapshot.state != "TIMEOUT" and not has_run
 
     def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
         return Severity.WARNING if any(map(_is_of_no_conda, hits)) else Severity.INFO

@@ -319,6 +319,12 @@ def lines_after(hit: LogHit, tail: LogTail) -> Sequence[str]:
     return tail.plain[_below(hit, tail) :]
 
 
+def is_below(pattern: re.Pattern[str], hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if a line below a hit holds a match."""
+    tail = tail_of(hit, snapshot)
+    return tail is not None and any(map(pattern.search, lines_after(hit, tail)))
+
+
 def num_alive_after(hit: LogHit, tail: LogTail) -> int:
     """Number of lines below a hit that are a sign of life."""
     return num_alive([bare(line) for line in lines_after(hit, tail)])

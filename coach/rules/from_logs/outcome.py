@@ -19,7 +19,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.rules.advice.launched_with import saves_in_run_dir
 from coach.rules.causes import REGISTER
-from coach.rules.from_logs.aftermath import signs_of, went_on
+from coach.rules.from_logs.aftermath import signs_of, tail_of, went_on
 from coach.rules.from_logs.loss_lines import PROGRESS, last_losses
 from coach.rules.from_logs.printed_progress import lost_steps
 from coach.rules.from_logs.quoted_evidence import hits_of
@@ -307,9 +307,6 @@ def _follows_a_kill(symptom: LogHit, snapshot: TargetSnapshot) -> bool:
 def _was_ended(kill: LogHit, snapshot: TargetSnapshot) -> bool:
     """True if the lines above a kill report that another task had failed: the launcher then ends all
     tasks."""
-    return any(map(_ENDS_THE_REST.search, _lines_above(kill, snapshot)))
-
-
-def _lines_above(hit: LogHit, snapshot: TargetSnapshot) -> Iterable[str]:
-    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
-    return tail.plain[: max(0, hit.line - tail.first_line)] if tail is not None else ()
+    tail = tail_of(kill, snapshot)
+    above = tail.plain[: max(0, kill.line - tail.first_line)] if tail is not None else ()
+    return any(map(_ENDS_THE_REST.search, above))

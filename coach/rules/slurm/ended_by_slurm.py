@@ -17,7 +17,7 @@ from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.rules.base import Need, Rule
-from coach.rules.from_logs.aftermath import ended_well, lines_after, losses_after
+from coach.rules.from_logs.aftermath import ended_well, is_below, losses_after, tail_of
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 
 REQUEUES = re.compile(r"\b(?:[Rr]eque(?:ued|u?e?ing)|scontrol requeue|[Rr]esubmitt(?:ed|ing))\b")
@@ -94,11 +94,11 @@ def _was_outlived(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     state = snapshot.state
     if state == "COMPLETED" or (state is not None and not is_final(state)):
         return True
-    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+    tail = tail_of(hit, snapshot)
     if tail is None:
         return False
     trained_on = losses_after(hit, snapshot)
-    is_resumed = trained_on or any(_RESUMED.search(line) for line in lines_after(hit, tail))
+    is_resumed = trained_on or is_below(_RESUMED, hit, snapshot)
     if ended_well(hit, tail, snapshot) and (is_resumed or hit.fields.get("what") != "JOB"):
         return True
     return trained_on and tail.num_lines - hit.line > _STILL_FLUSHED_LINES

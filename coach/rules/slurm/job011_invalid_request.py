@@ -9,10 +9,11 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.aftermath import lines_after
+from coach.rules.from_logs.aftermath import is_below
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.outcome import was_never_started
 
+_SUBMITTED = re.compile("^Submitted batch job")
 _STEP = re.compile(r"Unable to create step for job (?P<job>\d+): ")
 
 
@@ -77,12 +78,7 @@ class InvalidRequest(EndingRule):
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False if a later submission in the log succeeded."""
-        return not any(
-            line.startswith("Submitted batch job")
-            for tail in snapshot.log_tails
-            if tail.file == hit.file
-            for line in lines_after(hit, tail)
-        )
+        return not is_below(_SUBMITTED, hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         words = hit.fields.get("why") or hit.fields.get("words") or hit.fields.get("option") or ""

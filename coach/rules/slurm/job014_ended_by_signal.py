@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.aftermath import is_monitor, tail_of
+from coach.rules.from_logs.aftermath import is_below, is_monitor
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.outcome import exit_code_signature, is_first_failure
 from coach.rules.from_logs.quoted_evidence import hits_of
@@ -18,7 +18,7 @@ from coach.rules.slurm.ended_by_slurm import REQUEUES
 _NAMES = {"1": "SIGHUP", "2": "SIGINT", "15": "SIGTERM", "24": "SIGXCPU"}
 _EXIT_CODES = (-1, -2, -15)
 """The exit codes by which torchrun shows SIGHUP, SIGINT and SIGTERM."""
-_SERVER = re.compile(r"^\[I [^\]]{0,60}App\] |\bKernel (?:interrupted|restarted)\b")
+_SERVER = re.compile(r"^\[I [^\]]{0,60}App\] |\bKernel (?:interrupted|restarted)\b|^Saving file at ")
 """Lines of a notebook server: it goes on after a kernel was interrupted."""
 _SHELL = {
     "Terminated": "SIGTERM",
@@ -61,9 +61,9 @@ class EndedBySignal(EndingRule):
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False for a rank that torchrun ended or that failed by itself, for a monitor that a script ended,
         for a job that then requeues itself, and for a notebook's kernel."""
-        if is_monitor(hit) or ("name" in hit.fields and _is_below(REQUEUES, hit, snapshot)):
+        if is_monitor(hit) or ("name" in hit.fields and is_below(REQUEUES, hit, snapshot)):
             return False
-        if hit.traceback and _is_below(_SERVER, hit, snapshot):
+        if hit.traceback and is_below(_SERVER, hit, snapshot):
             return False
         code = hit.fields.get("exit_code")
         if code is not None and int(code) not in _EXIT_CODES:
@@ -91,12 +91,6 @@ class EndedBySignal(EndingRule):
             yield Fix("Find who sent it: see the first error of the other ranks and nodes")
         else:
             yield Fix("If it was not you, find who interrupted it")
-
-
-def _is_below(pattern: re.Pattern[str], hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if a line below a hit matches."""
-    tail = tail_of(hit, snapshot)
-    return tail is not None and any(map(pattern.search, tail.lines[max(0, hit.line - tail.first_line + 1) :]))
 
 
 def _name(hits: list[LogHit]) -> str | None:
