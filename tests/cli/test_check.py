@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from coach.cli.check import _tell_left_out
 from tests.forked import typed_coach
 
+Coach = Callable[..., "subprocess.CompletedProcess[str]"]
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 SQUEUE = """#!{python}
 import sys
@@ -146,7 +148,7 @@ def test_a_line_names_the_runs_above_the_judged_one(coach) -> None:  # type: ign
     ("error", "words"),
     [
         (
-            'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\nEOFError',
+            'Traceback (most recent call last):\n  File "train.py", line 9\n    main()\nEOFError',
             "EOFError",
         ),
         ("usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --lrr", "--lrr"),
@@ -154,7 +156,7 @@ def test_a_line_names_the_runs_above_the_judged_one(coach) -> None:  # type: ign
     ],
     ids=["a traceback", "refused arguments", "a missing script"],
 )
-def test_a_line_that_reports_success_hides_no_crash(coach, error: str, words: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_line_that_reports_success_hides_no_crash(coach: Coach, error: str, words: str) -> None:
     log = f"{error}\nTraining finished\njob completed successfully\n"
     done = coach("check", "-", "--backend", "local", stdin=log.encode())
     assert (done.returncode, words in done.stdout) == (1, True)
@@ -180,14 +182,16 @@ LIMIT = "slurmstepd: error: *** JOB 17 ON n1 CANCELLED AT 2026-01-10T08:00:00 DU
         (CONDA, "Killed", "host_oom"),
     ],
 )
-def test_an_end_that_is_glued_to_a_progress_bar_is_named(coach, above: str, end: str, cause: str) -> None:  # type: ignore[no-untyped-def]
+def test_an_end_that_is_glued_to_a_progress_bar_is_named(
+    coach: Coach, above: str, end: str, cause: str
+) -> None:
     log = f"{above}{BAR}{end}\n"
     done = coach("check", "-", "--format", "json", "--backend", "local", stdin=log.encode())
     assert (json.loads(done.stdout)["findings"][0]["cause"], done.returncode) == (cause, 1)
 
 
 @pytest.mark.parametrize("device", ["device: cpu", "Using cpu device", "INFO Device = 'cpu'", "device: cuda"])
-def test_hydra_and_argparse_are_heard_on_every_device(coach, device: str) -> None:  # type: ignore[no-untyped-def]
+def test_hydra_and_argparse_are_heard_on_every_device(coach: Coach, device: str) -> None:
     hydra = (
         "Error in call to target 'gait.Trainer':\nUsageError('batch is odd')\n\nSet the environment variable \
 HYDRA_FULL_ERROR=1 for a complete stack trace.\n"
@@ -222,7 +226,7 @@ HYDRA_FULL_ERROR=1 for a complete stack trace.\n"
     ],
     ids=["ignored by Python", "an interrupted kernel", "a script of the site"],
 )
-def test_an_exception_that_ended_no_program_is_no_alarm(coach, lines: tuple[str, ...]) -> None:  # type: ignore[no-untyped-def]
+def test_an_exception_that_ended_no_program_is_no_alarm(coach: Coach, lines: tuple[str, ...]) -> None:
     done = coach("check", "-", "--backend", "local", stdin="\n".join(lines).encode())
     assert done.returncode == 0, done.stdout
 

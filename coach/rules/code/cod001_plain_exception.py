@@ -186,11 +186,7 @@ class PlainException(Rule):
         strong = [hit for hit in mine if not _is_weak(hit)]
         if not strong and any((hit.rule, hit.signature) == _CRASH for hit in others):
             return []
-        hydra = [
-            hit
-            for hit in hits_of(snapshot, self.code, "hydra")
-            if not any(_is_in_message(each, hit) for each in (*others, *mine))
-        ]
+        hydra = _of_hydra([*others, *mine], snapshot)
         if mine or hydra or any(hit.signature != EXIT_CODE for hit in others):
             return [*(strong or mine), *hydra]
         return _of_a_launcher(snapshot)
@@ -220,9 +216,15 @@ def _not_of(others: list[LogHit], snapshot: TargetSnapshot) -> Iterable[LogHit]:
             yield hit
 
 
-def _is_in_message(hit: LogHit, hydra: LogHit) -> bool:
-    """True if a hit lies in the message that Hydra's last line ends."""
-    return hit.file == hydra.file and 0 <= hydra.line - hit.line <= MAX_LINES_OF_HYDRA
+def _of_hydra(errors: list[LogHit], snapshot: TargetSnapshot) -> list[LogHit]:
+    """The last lines of Hydra's messages in which no other error stands."""
+    return [
+        hydra
+        for hydra in hits_of(snapshot, PlainException.code, "hydra")
+        if not any(
+            hit.file == hydra.file and 0 <= hydra.line - hit.line <= MAX_LINES_OF_HYDRA for hit in errors
+        )
+    ]
 
 
 def _is_of_a_launcher(hit: LogHit) -> bool:

@@ -45,10 +45,10 @@ class EnvironmentNotActivated(EndingRule):
         Unlike a terminal, a batch script does not read .bashrc. The script goes on with the first Python on
         the PATH, and later fails because of a missing module, or trains with unintended versions.
     When it stays silent
-        If a file of a conda environment appears below it: then one is active. If a progress bar
-        or "Killed" does, or if the job ran until its time limit: then some program did run. If losses follow or the job completed, another Python had the needed
-        modules: then the finding is info, or a warning if a virtual environment was not there or the shell
-        has no `source`.
+        If a file of a conda environment appears below it: then one is active. If a progress bar or "Killed"
+        does, or if the job ran until its time limit: then some program did run. If losses follow or the job
+        completed, another Python had the needed modules: then the finding is info, or a warning if a virtual
+        environment was not there or the shell has no `source`.
     What to do
         Put `source CONDA/etc/profile.d/conda.sh` before `conda activate` in the script: `conda info --base`
         in a terminal names the folder CONDA. coach does it for you with `--env conda=NAME`. If the log says

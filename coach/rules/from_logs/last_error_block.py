@@ -111,20 +111,19 @@ def last_error_block(tail: LogTail) -> Block | None:
         return None
     lines = [bare(line) for line in tail.plain]
     raised = next((each for each in reversed(tail.blocks) if _can_end(each, tail)), None)
-    ignored = [range(each.first_line, each.last_line + 1) for each in tail.blocks if each.is_ignored]
-    error = next(
-        (
-            i
-            for i in range(len(lines) - 1, -1, -1)
-            if _is_error(lines[i]) and not any(tail.first_line + i in block for block in ignored)
-        ),
-        None,
-    )
+    error = _last_error(tail, lines)
     if raised is not None:
         end = raised.last_line - tail.first_line
         if error is None or error <= end or not num_alive(lines[end + 1 : error]):
             return _traceback(tail, lines, raised)
     return _error(tail, lines, error) if error is not None else None
+
+
+def _last_error(tail: LogTail, lines: Sequence[str]) -> int | None:
+    """Index of the last line that reports an error, outside the exceptions that Python ignored."""
+    ignored = [range(each.first_line, each.last_line + 1) for each in tail.blocks if each.is_ignored]
+    errors = (place for place in range(len(lines) - 1, -1, -1) if _is_error(lines[place]))
+    return next((place for place in errors if not any(tail.first_line + place in it for it in ignored)), None)
 
 
 def likely_error_block(tail: LogTail) -> Block | None:

@@ -116,9 +116,10 @@ class CudaOutOfMemory(Rule):
         if not hits:
             return
         uncaught = [hit for hit in hits if not went_on(hit, snapshot, is_running_enough=False)]
-        first = earliest(uncaught or hits)
+        counted = uncaught or hits
+        first = earliest(counted)
         request = _Request.of(first)
-        ranks = sorted({hit.rank for hit in uncaught or hits if hit.rank is not None})
+        ranks = sorted({hit.rank for hit in counted if hit.rank is not None})
         gpu = first.fields.get("gpu")
         where = f"GPU {gpu}" if gpu else "the GPU"
         summary = (
