@@ -3,7 +3,6 @@ terminal)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix, Severity
@@ -18,8 +17,6 @@ from coach.rules.slurm.ended_by_slurm import REQUEUES
 _NAMES = {"1": "SIGHUP", "2": "SIGINT", "15": "SIGTERM", "24": "SIGXCPU"}
 _EXIT_CODES = (-1, -2, -15)
 """The exit codes by which torchrun shows SIGHUP, SIGINT and SIGTERM."""
-_SERVER = re.compile(r"^\[I [^\]]{0,60}App\] |\bKernel (?:interrupted|restarted)\b|^Saving file at ")
-"""Lines of a notebook server: it goes on after a kernel was interrupted."""
 _SHELL = {
     "Terminated": "SIGTERM",
     "Hangup": "SIGHUP",
@@ -40,8 +37,7 @@ class EndedBySignal(EndingRule):
         The program did not fail. The remedy depends on the sender: Slurm at a limit, a launcher after another
         rank failed, a person at the keyboard, or a closed terminal (SIGHUP).
     When it stays silent
-        On a monitor that the script ended, on a program that requeued its job after the signal, and on an
-        interrupted kernel whose notebook server goes on. If
+        On a monitor that the script ended, and on a program that requeued its job after the signal. If
         another finding explains the end (a time limit, a cancelled or preempted job, another rank's error),
         this one is listed as its consequence. It is only info if the program went on.
     What to do
@@ -60,10 +56,8 @@ class EndedBySignal(EndingRule):
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False for a rank that torchrun ended or that failed by itself, for a monitor that a script ended,
-        for a job that then requeues itself, and for a notebook's kernel."""
+        and for a job that then requeues itself."""
         if is_monitor(hit) or ("name" in hit.fields and is_below(REQUEUES, hit, snapshot)):
-            return False
-        if hit.traceback and is_below(_SERVER, hit, snapshot):
             return False
         code = hit.fields.get("exit_code")
         if code is not None and int(code) not in _EXIT_CODES:

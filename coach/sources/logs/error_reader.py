@@ -69,8 +69,10 @@ _IGNORED = (
     "--- Logging error ---",
     "Jax plugin configuration error: ",
     "WON'T CONVERT",
+    " Kernel interrupted: ",
 )
-"""These lines precede a block that Python, its logging, JAX or torch.compile printed and ignored."""
+"""These lines precede a block that Python, its logging, JAX, torch.compile or a notebook server printed and
+ignored."""
 _TIDYING = ", in _run_finalizers"
 """A frame of multiprocessing's clean-up, whose exceptions end no program."""
 _BY_A_SIGNAL = "SignalException"
