@@ -47,6 +47,7 @@ PUT_TOGETHER = {
     "coach.launch.batch_file.faulty_line": "the words of sbatch, escaped, in a line of the user's own script",
     "coach.node.time_limit._is_told": "a job's number, escaped, behind a fixed text",
     "coach.workflows.judging.job_files.names_job": "numbers of a job, escaped",
+    "coach.workflows.judging.job_files._standing_alone": "numbers of a job, escaped",
     "coach.launch.long_job._known_option": "the name of an option, and what follows without a loop in it",
     "coach.rules.wordings.rows._compile": "compiled only, to see that it can be",
     "coach.workflows.judging.rule_files.slow_text": "it measures how slow a pattern is",

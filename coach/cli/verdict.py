@@ -83,7 +83,8 @@ def _of_no_finding(judged: Sequence[Judged], scope: str) -> str:
         return f"? Nothing found, but nothing is known about {unknown} of {len(judged)} ({scope})"
     early = sum(look_of(each.diagnosis) is Look.TOO_EARLY for each in judged)
     if early:
-        return f"{sign_of(Look.TOO_EARLY)} Nothing found, but it is too early for {early} of {len(judged)} ({scope})"
+        sign = sign_of(Look.TOO_EARLY)
+        return f"{sign} Nothing found, but it is too early for {early} of {len(judged)} ({scope})"
     return f"✓ No problem found in the measurements ({scope})"
 
 

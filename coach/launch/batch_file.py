@@ -92,11 +92,14 @@ _DIFFERENCES = (
         "it looks for the name slurm_script, which sbatch gives a file; coach starts it by the name script",
     ),
     (
-        re.compile(r"""\bkill\b.*\s-["']?\$(?:\$|\{?BASHPID\b)"""),
+        re.compile(r"""\bkill\b[^\n;|&]{0,80}\s-["']?\$(?:\$|\{?BASHPID\b)"""),
         "it signals its own process group, which it leads under sbatch; under coach `kill 0` does that",
     ),
     (
-        re.compile(r"/(?:scontrol\s+(?:-\S+\s+)*(?:show\s+job|write)\b|squeue\b.*%\S*o|sacct.*SubmitLine)"),
+        re.compile(
+            r"/(?:scontrol\s(?:-\S{1,40}\s){0,4}(?:show\sjob|write)\b|squeue\b[^\n;|]{0,80}%[^\s%]{0,9}o"
+            r"|sacct[^\n;|]{0,200}SubmitLine)"
+        ),
         "asked by its full path, Slurm's client names coach's script as the job's; write its name alone",
     ),
 )

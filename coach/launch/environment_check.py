@@ -53,7 +53,7 @@ print(*filter(is_missing, sys.argv[1:]))
 """
 """It prints the version of torch, and those of the given modules that are missing. It imports none of them,
 and nothing of the current directory."""
-_PRINTED = re.compile(r"(?P<torch>none|\d[0-9A-Za-z.+!-]{0,60})\s*(?P<missing>[\w. ]*)", re.ASCII)
+_PRINTED = re.compile(r"(?P<torch>none|\d[0-9A-Za-z.+!-]{0,60})\s?(?P<missing>[\w. ]*)", re.ASCII)
 _MAX_NAMED = 6
 _MAX_BESIDE = 1000
 

@@ -75,7 +75,7 @@ def test_an_array_a_heterogeneous_job_and_a_step_s_own_log_are_judged_by_the_job
     assert len(whole["jobs"]) == 4  # type: ignore[arg-type]
     text = user_coach("check", array).stdout
     assert "parts: 3 FAILED, 1 COMPLETED" in text
-    assert f"unknown: {array}_4" in text
+    assert f"healthy: {array}_4" in text
 
     both = check(user_coach, het)
     assert [finding["rule"] for finding in both["findings"]] == ["ENV007"]  # type: ignore[attr-defined]

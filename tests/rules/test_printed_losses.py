@@ -231,9 +231,12 @@ def test_a_function_whose_values_are_finite_again_is_left_alone() -> None:
     assert [finding.severity.word for finding in judged(lines).findings] == ["info"]
 
 
-def test_a_training_without_a_loss_that_can_be_read_is_not_called_healthy() -> None:
-    assert look_of(judged(f"{epoch}\t0.5\t0.4" for epoch in range(9))) is Look.NOTHING_KNOWN
-    assert look_of(judged(f"epoch {epoch} mse 0.5" for epoch in range(9))) is Look.HEALTHY
+def test_a_training_without_a_loss_that_can_be_read_is_healthy_only_by_its_end() -> None:
+    unread = judged(f"{epoch}\t0.5\t0.4" for epoch in range(9))
+    assert (look_of(unread), unread.ground.endswith("its loss is not known")) == (Look.HEALTHY, True)
+    read = judged(f"epoch {epoch} mse {0.5 - epoch / 20}" for epoch in range(9))
+    assert (look_of(read), read.ground) == (Look.HEALTHY, "its loss falls")
+    assert look_of(judged(f"epoch {epoch} mse 0.5" for epoch in range(9))) is Look.UNKNOWN
 
 
 EXPLODED = (

@@ -96,7 +96,7 @@ def form(open_terminal: OpenTerminal, tmp_path: Path) -> Terminal:
     terminal.wait_for("1-5 launch", timeout_s=30)
     terminal.send_packet("R")
     terminal.wait_for(re.compile(r"lr +0\.01 .*\n.*batch_size +64 "), timeout_s=30)
-    terminal.send_packet("\t\t")
+    terminal.send_packet("\t")
     terminal.wait_for("usual 0.0001")
     return terminal
 

@@ -82,8 +82,10 @@ def meaning_of(diagnosis: Diagnosis | None) -> str:
 def verdict_words(verdict: str, ground: str, not_measured: Iterable[NotMeasured]) -> str:
     """A verdict without a finding in words, with its ground and what limits it."""
     missing = {item.what: item for item in not_measured}
-    if (doubt := missing.get(PROGRESS) or missing.get(EARLY_END)) is not None:
-        return f"nothing wrong seen, but {doubt.because}"
+    if (silence := missing.get(PROGRESS)) is not None:
+        return f"silent: {silence.because}"
+    if (early_end := missing.get(EARLY_END)) is not None:
+        return f"nothing wrong seen, but {early_end.because}"
     if verdict == Verdict.TOO_EARLY:
         return f"too early: {ground or 'it has made too few steps'}"
     if verdict != Verdict.HEALTHY:

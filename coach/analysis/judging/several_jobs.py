@@ -120,14 +120,16 @@ def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged], num_parts: 
     blind = {item.what: item for each in reversed(seen) for item in each.diagnosis.not_measured}
     state = state_of(parts)
     thresholds = {name: value for each in judged for name, value in each.diagnosis.thresholds.items()}
-    verdicts = {each.diagnosis.verdict for each in seen} or {Verdict.TOO_EARLY}
-    health = next(
-        (each for each in (Verdict.UNKNOWN, Verdict.TOO_EARLY) if each in verdicts), Verdict.HEALTHY
-    )
     diagnosis = Diagnosis(
-        name, state, findings, tuple(blind[what] for what in sorted(unmeasured)), thresholds, health
+        name, state, findings, tuple(blind[what] for what in sorted(unmeasured)), thresholds, _health(seen)
     )
     return Judged(diagnosis, TargetSnapshot(name, None, job=fold(parts)[0].job if parts else None))
+
+
+def _health(seen: Sequence[Judged]) -> Verdict:
+    """The verdict on all parts that have started, if none has a finding."""
+    verdicts = {each.diagnosis.verdict for each in seen} or {Verdict.TOO_EARLY}
+    return next((each for each in (Verdict.UNKNOWN, Verdict.TOO_EARLY) if each in verdicts), Verdict.HEALTHY)
 
 
 def state_of(parts: Sequence[Job]) -> str | None:

@@ -18,7 +18,8 @@ from coach.runs import encode_number
 OUTCOME = "outcome"
 """A kept verdict has this key beside those of the public JSON: how the target ended, and the work lost."""
 GROUND = "ground"
-"""A kept verdict has this key too: why a target without a finding is healthy, too early to judge, or unknown."""
+"""A kept verdict has this key too: why a target without a finding is healthy, too early to judge, or
+unknown."""
 
 
 class EvidenceObject(TypedDict):

@@ -74,8 +74,8 @@ _NOT_STARTED = re.compile(r"\S*python[\d.]*: can't open file |\S+\.py: error: ")
 on."""
 
 _OF_THE_SITE = re.compile(
-    r"/etc/|/(?!\S*(?:conda|mamba|forge|python|env))(?:apps|cvmfs|opt|sw|software|usr)/(?:\S*/)?"
-    r"(?:bin|etc|libexec|sbin|share)/\S+\.py$"
+    r"/etc/|/(?!\S{0,200}(?:conda|mamba|forge|python|env))(?:apps|cvmfs|opt|sw|software|usr)/"
+    r"(?:[^\s/]{1,60}/){0,9}(?:bin|etc|libexec|sbin|share)/(?:[^\s/]{1,60}/){0,9}[^\s/]{1,60}\.py$"
 )
 """Programs that the site runs before the job's own: a prologue, a notice, a check of the quota."""
 

@@ -54,7 +54,8 @@ _FEWEST_VALUES, _FEWEST_STEPS, _FEWEST_EPOCHS = 3, 20, 2
 _BEGINNING_S = 300.0
 """A training that loads its data and compiles prints its first loss within minutes."""
 _ERROR_LINE = re.compile(
-    r"Traceback \(most recent|\b(?:ERROR|FATAL|CRITICAL)\b|\b[A-Z]\w*(?:Error|Exception)\b|\berror: |core dumped"
+    r"Traceback \(most recent|\b(?:ERROR|FATAL|CRITICAL)\b|\b[A-Z]\w{0,80}(?:Error|Exception)\b|\berror: "
+    r"|core dumped"
 )
 
 
@@ -206,14 +207,22 @@ def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]
     course = max(courses(snapshot, history), key=len, default=())
     if course and not are_adversaries(snapshot):
         return _health_by(course, accuracies(snapshot, history))
-    lines = [line for tail in snapshot.log_tails for line in tail.plain]
-    has_ended_well = snapshot.state == "COMPLETED" or (snapshot.state is None and has_good_end(snapshot))
-    if has_ended_well and lines and not any(_ERROR_LINE.search(line) for line in lines):
+    if _has_ended_well(snapshot):
         return Verdict.HEALTHY, "it ended well, without an error in its log; its loss is not known"
-    start_s = started_s(snapshot) if snapshot.state == "RUNNING" and not course else None
+    if course:
+        return Verdict.UNKNOWN, "its losses compete, so they do not show how it goes"
+    start_s = started_s(snapshot) if snapshot.state == "RUNNING" else None
     if start_s is not None and snapshot.now_s is not None and snapshot.now_s - start_s < _BEGINNING_S:
         return Verdict.TOO_EARLY, "it has just started"
-    return Verdict.UNKNOWN, "its losses compete, so they do not show how it goes" if course else ""
+    return Verdict.UNKNOWN, ""
+
+
+def _has_ended_well(snapshot: TargetSnapshot) -> bool:
+    """True for a good end and a log, as far as it is kept, without an error."""
+    if snapshot.state != "COMPLETED" and not (snapshot.state is None and has_good_end(snapshot)):
+        return False
+    lines = [line for tail in snapshot.log_tails for line in tail.plain]
+    return bool(lines) and not any(map(_ERROR_LINE.search, lines))
 
 
 def _health_by(course: Sequence[Point], shares: Sequence[float]) -> tuple[Verdict, str]:

@@ -49,9 +49,10 @@ _STAGE_WORDS = (
     *("mask ratio", "mask_ratio", "masking", "switch", "new dataset", "next dataset"),
 )
 _STAGES = (
-    r"(?<!zero )(?<!zero_)(?<!zero-)(?<!pipeline )(?<![a-z])(?:stage|phase|task|level)[ _:=#]{0,3}"
+    r"(?<!zero )(?<!zero_)(?<!zero-)(?<!pipeline )(?<![\w/])(?:stage|phase|(?<!: )task|level)[ _:=#]{0,3}"
     r"(?P<number>\d{1,4})\b"
-    r"|(?P<word>curricul|unfreez|unfroze|resolution|difficult|sequence length|sequences of|seq_len|seqlen"
+    r"|(?P<word>curricul|unfreez|unfroze|(?<!name )(?<!dns )(?<![a-z])resolution|difficult"
+    r"|sequence length|sequences of|seq_len|seqlen"
     r"|context length|\bprun|sparsity|mask[_ ]ratio|masking|switch(?:ed|ing)? (?:to|on|off)"
     r"|(?:new|next) dataset)"
 )

@@ -178,7 +178,7 @@ def test_a_lost_run_is_cancelled_by_its_run_id(tmp_path: Path) -> None:
         "separator, end = columns[0].split(':', 1)[1], columns[-1].split(':', 1)[1]\n"
         "text = pathlib.Path('" + str(tmp_path / "row") + "').read_text()\n"
         "print(text.replace(chr(1), separator).replace(chr(2), end), end='')\n"
-        "EOF\n;; *) " + queued("PENDING") + ";; esac",
+        "EOF\n;; *) " + queued("PENDING") + "\n;; esac",
     )
     action = plan_action(Verb.CANCEL, (plan.run_id,), world.settings, world.env, world.io)
     assert action.commands == ("scancel 17",)
