@@ -37,7 +37,6 @@ _FLAGS: Mapping[str, Mapping[str, str]] = {
     "nodes": {"--columns": "nodes-columns", "--gpus": "nodes-gpus"},
     "drill": {"--all": "drill-results", "--answer": "drill-answer", "--give-up": "drill-answer"},
     "config": {"--check": "config-check", "--forget": "config-forget"},
-    "runs": {"--records": "runs-clean-records"},
 }
 """Command → what tells its documents apart."""
 _KEYS: Mapping[str, Mapping[str, str]] = {
@@ -67,7 +66,7 @@ def check_printed(words: Sequence[str | os.PathLike[str]], printed: str) -> None
     said = [os.fspath(word) for word in words]
     own = said[: said.index("--")] if "--" in said else said
     is_json = any(pair == ("--format", "json") for pair in pairwise(own))
-    is_script = "--dry-run" in own and "--records" not in own
+    is_script = "--dry-run" in own
     if (
         not (is_json or "--format=json" in own)
         or is_script

@@ -105,7 +105,7 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     "cohort": [["SHARED"], ["SHARED", "--format", "json"], [FIRST], ["SHARED", "--group", FIRST]],
     "recipes": [[], ["OWN"], ["OWN", "--diff"], ["OWN", "--format", "json"], [MARKUP]],
     "data": [[], ["--format", "json"]],
-    "runs": [[], ["--format", "json"], ["clean", "--keep", "1"], ["clean", "--records"]],
+    "runs": [[], ["--format", "json"], ["clean", "--keep", "1"]],
     "jobs": [
         *([], ["--all"], ["--all", "--why"], ["--unfold"], ["--all", "--format", "json"], ["name:" + MARKUP]),
         ["--all", "--columns", "id,user,state,reason,name"],

@@ -9,7 +9,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from coach.analysis.spelling.sizes import format_bytes
-from coach.cli import runs_records
 from coach.cli.reading_io import slurm_io
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings, Switch
@@ -44,13 +43,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", type=_count, default=0, metavar="N", help="keep the N newest runs")
     parser.add_argument("--checkpoints-only", action="store_true", help="remove checkpoints, keep the rest")
-    parser.add_argument(
-        "--records",
-        action="store_true",
-        help="thin the records of ended runs, oldest first, until they fit records.max_size and "
-        "records.max_files; removes no run, log or checkpoint",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="with --records: print the plan, thin nothing")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     # Both options may also stand before `clean`: a default here would then overwrite that value.
     said = argparse.SUPPRESS
@@ -60,11 +52,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 removed, or nothing to remove; 1 not confirmed, or a named run stays; 2 refused."""
-    is_about_records = args.records or args.dry_run
-    return runs_records.run(args, settings) if is_about_records else _clean(args, settings)
-
-
-def _clean(args: argparse.Namespace, settings: Settings) -> int:
     selection = _selection(args)
     io, user = slurm_io(settings), user_name()
     plan = plan_clean(selection, settings, io, user)

@@ -73,8 +73,6 @@ def _single_values(settings: Settings) -> dict[str, Any]:
         **{f"keys.{digit}": settings.recipe_keys.get(digit) for digit in LAUNCH_KEYS},
         **{f"keys.{key_id}": settings.chosen_keys.get(key_id) for key_id in SCREEN_KEYS},
         "readonly": settings.is_readonly,
-        "records.max_size": f"{settings.max_records_bytes // 2**20}M",
-        "records.max_files": settings.max_records_files,
         "theme": settings.theme,
         "ascii": settings.is_ascii,
         "notify.ways": settings.notices.ways,

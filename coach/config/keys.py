@@ -30,10 +30,6 @@ included."""
 MIN_SLURM_TIMEOUT_S = 1.0
 MAX_SLURM_TIMEOUT_S = 600.0
 
-MIN_RECORDS_BYTES = 100 * 2**20
-MIN_RECORDS_FILES = 200
-"""A smaller limit would thin the records of a run that has just ended."""
-
 MAX_IDLE_MINUTES = 7 * 24 * 60.0
 
 
@@ -243,14 +239,6 @@ def _mem(value: Any) -> str:
     return str(value)
 
 
-def _size(value: Any) -> int:
-    """Bytes; "2G" is 2 GiB, as Slurm spells memory."""
-    size_bytes = parse_mem_mib(text(value), "") * 2**20
-    if size_bytes < MIN_RECORDS_BYTES:
-        raise WrongValueError("expected at least 100M")
-    return size_bytes
-
-
 def _environment(value: Any) -> str:
     spelt_environment(text(value))
     return str(value)
@@ -283,7 +271,6 @@ _TAKES: Mapping[Check, str] = {
     _time: "a time in Slurm's spelling: 30:00, 1-00:00:00",
     _seconds_of_time: "a time in Slurm's spelling: 30:00, 1-00:00:00",
     _mem: "memory in Slurm's spelling: 16G",
-    _size: "a size in Slurm's spelling, at least 100M",
     _environment: "a name from [environments], or KIND=VALUE",
     _option: "text, a number, true or false",
 }
@@ -396,7 +383,7 @@ _SWITCH_SAYS: Mapping[Switch, str] = {
     Switch.DRILLS: "Planted faults to practise on.",
     Switch.HISTORY: "sacct for the user's jobs that have ended.",
     Switch.FETCH: "Downloading CIFAR-10.",
-    Switch.CLEAN: "Removing runs, and thinning their records.",
+    Switch.CLEAN: "Removing runs.",
     Switch.IDLE_COMMAND: "The command that a user's config names for a job whose GPUs are idle.",
 }
 
@@ -484,18 +471,6 @@ KEYS: Mapping[str, Key] = {
             "slurm.sbatch_timeout_s",
             patience,
             "Timeout of sbatch, which includes a site's plugins and wrapper.",
-            from_text=_from_number,
-        ),
-        Key(
-            "records.max_size",
-            _size,
-            "The size limit for the records of all runs; logs and checkpoints do not count.",
-            from_text=str,
-        ),
-        Key(
-            "records.max_files",
-            whole(MIN_RECORDS_FILES),
-            "The limit on the number of files in the records of all runs.",
             from_text=_from_number,
         ),
         Key("theme", one_of(THEMES), "The colours of the screens.", from_text=str),

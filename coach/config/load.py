@@ -233,9 +233,6 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
         "cohort_group": _value(values, "cohort.group"),
         "switched_off": frozenset(switch for switch in Switch if not _value(values, switch.key, True)),
     }
-    for key, field in (("records.max_size", "max_records_bytes"), ("records.max_files", "max_records_files")):
-        if key in values:
-            found[field] = values[key].value
     for name in ("jobs_interval_s", "nodes_interval_s", "idle_minutes"):
         if f"poll.{name}" in values:
             found[name] = values[f"poll.{name}"].value

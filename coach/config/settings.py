@@ -35,8 +35,6 @@ DEFAULT_SLURM_TIMEOUT_S = 12.0
 MESSAGE_SLACK_S = 2.0
 """Seconds that Slurm's clients get beyond MessageTimeout, to print why they failed."""
 DEFAULT_SBATCH_TIMEOUT_S = 60.0
-DEFAULT_RECORDS_BYTES = 2 * 2**30
-DEFAULT_RECORDS_FILES = 5000
 """A home directory often has a quota of 10 to 50 GB and some 100,000 files: coach uses a small part of it."""
 DEFAULT_CLUSTER = "default"
 """The name of a cluster that does not report one."""
@@ -155,11 +153,6 @@ class Settings:
 
     Key `slurm.sbatch_timeout_s`.
     """
-    max_records_bytes: int = DEFAULT_RECORDS_BYTES
-    """Bytes allowed for the records of all runs; logs and checkpoints do not count. Key
-    `records.max_size`."""
-    max_records_files: int = DEFAULT_RECORDS_FILES
-    """Number of files allowed for the records of all runs. Key `records.max_files`."""
     idle_command: tuple[str, ...] = ()
     """The command, as words, that runs once when all GPUs of one of the user's jobs are idle; empty: no
     command. Key `idle_gpus.command`."""

@@ -68,7 +68,6 @@ COMMAND_DOCUMENTS = (
     Document("rules-check", "coach rules check FILE", keeping.RulesCheckDocument),
     Document("runs", "coach runs", keeping.RunsDocument),
     Document("runs-clean", "coach runs clean", keeping.CleanDocument),
-    Document("runs-clean-records", "coach runs clean --records", keeping.RecordsDocument),
 )
 """What `--format json` prints, in the order of commands.md."""
 

@@ -117,51 +117,6 @@ def test_only_a_y_on_the_terminal_removes(shell: Shell, answer: bytes, status: i
     assert "1 run, 1.3" in done.stderr
 
 
-def test_records_are_thinned_on_request_and_a_dry_run_only_lists_them(shell: Shell) -> None:
-    folder = shell.world.make(OLD) / "metrics"
-    folder.mkdir()
-    for rank in range(300):
-        (folder / f"rank-{rank}.jsonl").write_text('{"step":0,"loss":1.0}\n')
-        os.utime(folder / f"rank-{rank}.jsonl", (1.7e9, 1.7e9))
-    shell.env["COACH_RECORDS_MAX_FILES"] = "200"
-    dry = shell.coach("clean", "--records", "--dry-run")
-    assert (dry.returncode, "302 of 200 files" in dry.stdout) == (0, True), dry.stderr
-    assert len(list(folder.iterdir())) == 300
-    done = json.loads(shell.coach("--format", "json", "clean", "--records").stdout)
-    assert (done["is_thinned"], done["freed_files"], done["problems"]) == (True, 299, [])
-    assert [path.name for path in folder.iterdir()] == ["packed.jsonl"]
-    refused = shell.coach("clean", "--records", "--older-than", "1d")
-    assert (refused.returncode, "records of all runs" in refused.stderr) == (2, True)
-
-
-def test_records_of_which_no_part_could_be_thinned_are_not_thinned(shell: Shell) -> None:
-    folder = shell.world.make(OLD) / "metrics"
-    folder.mkdir()
-    for name in [f"rank-{rank}.jsonl" for rank in range(201)] + ["notes.txt"]:
-        (folder / name).write_text("{}\n")
-        os.utime(folder / name, (1.7e9, 1.7e9))
-    shell.env["COACH_RECORDS_MAX_FILES"] = "200"
-    done = json.loads(shell.coach("--format", "json", "clean", "--records").stdout)
-    assert (done["is_thinned"], done["freed_files"], len(done["problems"])) == (False, 0, 1)
-
-
-def test_files_of_coach_beside_the_records_are_listed_and_stay(shell: Shell) -> None:
-    run_dir, root = shell.world.make(OLD), shell.world.settings.runs_root
-    told = (run_dir / "profile" / "trace.json", root / ".code" / "0a1b" / "coach" / "runs.py")
-    for path in told:
-        path.parent.mkdir(parents=True)
-        path.write_bytes(bytes(1000))
-    done = shell.coach("clean", "--records")
-    assert done.returncode == 0, done.stderr
-    assert "never thinned: code of launches 1 kB in 1 file; profiles 1 kB in 1 file" in done.stdout
-    found = json.loads(shell.coach("--format", "json", "clean", "--records").stdout)["beside"]
-    assert [(each["what"], each["num_files"]) for each in found[:2]] == [
-        ("code of launches", 1),
-        ("profiles", 1),
-    ]
-    assert all(path.exists() for path in told)
-
-
 def test_yes_removes_the_chosen_runs(shell: Shell) -> None:
     gone, stays = shell.world.make(OLD), shell.world.make(NEW)
     done = shell.coach("clean", "--keep", "1", "--yes")

@@ -51,7 +51,7 @@ class Switch(StrEnum):
     FETCH = "fetch"
     """Downloading a data set."""
     CLEAN = "clean"
-    """Removing runs, and thinning their records."""
+    """Removing runs."""
     IDLE_COMMAND = "idle_command"
     """The user's own command that runs for a job with idle GPUs."""
 

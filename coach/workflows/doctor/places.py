@@ -20,7 +20,6 @@ from coach.sources.machine.user import user_name
 from coach.workflows.doctor.clock import look_at_clock
 from coach.workflows.doctor.config_files import config_probes
 from coach.workflows.doctor.probes import Probe
-from coach.workflows.doctor.records import look_at_records
 
 AREA = "roots"
 
@@ -40,7 +39,6 @@ def place_probes(settings: Settings, io: Io, env: Mapping[str, str] | None) -> d
         data_dir = settings.data_dir
         probes[AREA, "data sets"] = lambda: [judge_data(data_dir, data_dir.is_dir())]
     probes.update(config_probes(settings, env, AREA))
-    probes[AREA, "records"] = lambda: [look_at_records(settings, AREA)]
     probes[AREA, "clock"] = lambda: look_at_clock(settings.runs_root, AREA)
     return probes
 

@@ -8,6 +8,7 @@ measurements.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from coach.lookback.history import History
 from coach.model.reading import Reading
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot, TargetSnapshot
+from coach.poller import SourceFactory
 from coach.sources.io import Io
 from coach.sources.runs.idle_claims import IdleClaims
 from coach.workflows.watching.user_command import run_user_command
@@ -34,6 +36,21 @@ def may_run(settings: Settings) -> bool:
     return (
         bool(settings.idle_command) and not settings.is_readonly and not settings.why_off(Switch.IDLE_COMMAND)
     )
+
+
+def idle_command_sources(
+    settings: Settings, io: Io, user: str, picture: Callable[[], Snapshot], history: Callable[[str], History]
+) -> dict[str, SourceFactory]:
+    """The source by its key, if the command may run. The command is part of the key: a changed setting makes
+    another source."""
+    if not may_run(settings):
+        return {}
+    key = f"{NAME} {settings.idle_minutes_of_command:g} {' '.join(settings.idle_command)}"
+    return {
+        key.replace(":", " "): lambda: IdleCommandSource(
+            settings, io, user, picture, history, dict(os.environ)
+        )
+    }
 
 
 class IdleCommandSource:

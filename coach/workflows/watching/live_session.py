@@ -38,10 +38,10 @@ from coach.workflows.readonly import held_back
 from coach.workflows.sharing import Sharer
 from coach.workflows.watching.attached_streams import AttachedStreams, Stream
 from coach.workflows.watching.followed_targets import FollowedTargets
+from coach.workflows.watching.idle_command import idle_command_sources
 from coach.workflows.watching.manners import Manners, polite_io
 from coach.workflows.watching.queue_facts import QueueFacts
 from coach.workflows.watching.settings_source import SettingsSource
-from coach.workflows.watching.upkeep import upkeep_sources
 from coach.workflows.watching.world import World
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ class WatchSession:
         if self._manners is not None:
             sources.update(self._manners.sources(self._world.io, self._settings))
             sources.update(
-                upkeep_sources(
+                idle_command_sources(
                     self._settings, self._world.io, self._world.user, lambda: self._snapshot, self.history
                 )
             )

@@ -12,12 +12,11 @@ from coach.launch.environment_check import EnvironmentCheck
 from coach.model.judging.doctor_report import Check, CheckState, Report
 from coach.model.launching.environment import Environment, EnvironmentKind
 from coach.model.slurm.cluster import GpuCount, Partition
-from coach.model.training.records import RecordLimits, Volume
 from coach.sources.machine.disk import Space
 from coach.sources.machine.file_clock import Skew, read_skew
 from coach.sources.machine.quota import Quota
 from coach.sources.machine.terminal import Terminal
-from coach.workflows.doctor import course, environments, here, places, records, slurm
+from coach.workflows.doctor import course, environments, here, places, slurm
 
 OK, WARNING, WRONG, UNKNOWN = CheckState.OK, CheckState.WARNING, CheckState.WRONG, CheckState.UNKNOWN
 
@@ -279,15 +278,6 @@ def test_a_site_that_forbids_training_on_the_login_node_is_reported(tmp_path: Pa
     settings = Settings(runs_root=tmp_path, cache_dir=tmp_path, config_dir=tmp_path)
     check = here.judge_permission(settings, "switched off by the site (site.toml:2)")
     assert (check.state, check.because) == (WRONG, "switched off by the site (site.toml:2)")
-
-
-def test_records_over_the_limit_name_the_command_that_thins_them() -> None:
-    limits = RecordLimits(2 * 2**30, 5000)
-    fine = records.judge_records("places", Volume(12, 4_000_000), limits)
-    assert (fine.state, fine.value) == (CheckState.OK, "4 MB of 2.15 GB, 12 of 5000 files")
-    full = records.judge_records("places", Volume(5200, 4_000_000), limits)
-    assert (full.state, "coach runs clean --records" in (full.todo or "")) == (CheckState.WARNING, True)
-    assert records.judge_records("places", None, limits).state is CheckState.UNKNOWN
 
 
 def test_the_shared_folder_and_the_roster_are_checked(tmp_path: Path) -> None:

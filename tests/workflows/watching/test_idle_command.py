@@ -20,8 +20,7 @@ from coach.model.training.telemetry import GpuSample, ProcessSample
 from coach.sources.io import SystemIo
 from coach.sources.runs.idle_claims import IdleClaims
 from coach.workflows.watching import idle_command
-from coach.workflows.watching.idle_command import IdleCommandSource, may_run
-from coach.workflows.watching.upkeep import upkeep_sources
+from coach.workflows.watching.idle_command import IdleCommandSource, idle_command_sources, may_run
 
 START_S = 10_000.0
 JOB = Job(
@@ -252,7 +251,7 @@ def test_the_idle_command_is_off_when_unset_read_only_or_switched_off_by_the_sit
     for held in ({"idle_command": ()}, {"is_readonly": True}, {"switched_off": off}):
         other = replace(settings, **held)  # type: ignore[arg-type]
         assert not may_run(other)
-        made = upkeep_sources(other, session.io, "ada", session.picture, lambda name: session.history)
-        assert set(made) == {"records"}
-    made = upkeep_sources(settings, session.io, "ada", session.picture, lambda name: session.history)
-    assert len(made) == 2
+        made = idle_command_sources(other, session.io, "ada", session.picture, lambda name: session.history)
+        assert made == {}
+    made = idle_command_sources(settings, session.io, "ada", session.picture, lambda name: session.history)
+    assert len(made) == 1
