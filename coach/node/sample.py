@@ -26,10 +26,16 @@ from coach.node.node_name import node_name
 from coach.node.processes import die_with_parent, read_stat
 from coach.node.sampler import Moment, Options, Sampler, now
 from coach.node.stack_samples import StackSampler
-from coach.node.telemetry_file import TelemetryFile
+from coach.node.telemetry_file import MAX_FILE_BYTES, MAX_OLD_FILES, TelemetryFile
 from coach.node.torch_build import torch_of_command
 
 _FIRST_LOOK_S = 0.3
+_CAPPED = (
+    "older samples",
+    f"telemetry reached its cap of {MAX_OLD_FILES + 1} files of {MAX_FILE_BYTES >> 20} MiB on this node: "
+    "old samples are thinned",
+    "coach run --interval 5 takes fewer samples, and keeps each one longer",
+)
 _PATIENCE_S = 10.0  # seconds for a single sample: a driver that no program uses takes seconds to start
 
 
@@ -165,6 +171,8 @@ class Writer:
             # A new file lacks the gaps; the next tick writes them again.
             is_new_file = self._file.append([*known_gaps, *lines])
             self._has_said_gaps = not is_new_file or not self._has_said_gaps
+            if self._file.is_capped:
+                self._sampler.add_gap(_CAPPED)
         with contextlib.suppress(OSError, runs.RunFileError):
             self._fold()
         self._share(at.monotonic_s)

@@ -86,6 +86,8 @@ class TelemetryFile:
         never halved, and merges them into coarser ones than necessary."""
         self._is_torn = _ends_within_line(self._path)
         """True if the last write ended within a line, also that of a sampler before a restart."""
+        self.is_capped = False
+        """True once old parts had to be merged, which drops samples."""
 
     def append(self, lines: Iterable[bytes]) -> bool:
         """Write lines by one call. Returns True if they begin a new file. Raises OSError if not all could be
@@ -120,6 +122,7 @@ class TelemetryFile:
         numbers = self._old_numbers()
         if len(numbers) <= MAX_OLD_FILES:
             return
+        self.is_capped = True
 
         def how_unlike(pair: Tuple[int, int]) -> Tuple[bool, int]:
             older, newer = (self._times_halved.get(number, 0) for number in pair)

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from coach import runs
 from coach.node import telemetry_file
-from coach.node.telemetry_file import MAX_OLD_FILES, TelemetryFile, encode_short
+from coach.node.sample import Writer
+from coach.node.sampler import Moment, Options, Sampler
+from coach.node.telemetry_file import MAX_FILE_BYTES, MAX_OLD_FILES, TelemetryFile, encode_short
 
 
 def test_a_record_with_long_hostile_texts_is_cut_below_the_limit() -> None:
@@ -87,6 +90,22 @@ def test_a_long_run_is_kept_from_its_start_in_few_files_that_get_coarser_backwar
     assert not [part for part in (paths.telemetry_dir / "old").iterdir() if part.name.startswith(".")]
 
 
+def test_a_run_whose_telemetry_reached_the_cap_says_so_in_one_line(tmp_path: Path) -> None:
+    paths = runs.RunPaths(tmp_path)
+    writer = Writer(Sampler(Options("node1", os.getpid()), os.environ), paths, "node1", None)
+    (paths.telemetry_dir / "old").mkdir(parents=True)
+    found = []
+    for second in range(13):
+        if second % 2:
+            os.truncate(paths.telemetry_of("node1"), MAX_FILE_BYTES)
+        writer.tick(Moment(1000.0 + second, float(second)))
+        records = runs.decode_records(paths.telemetry_of("node1").read_bytes())[0]
+        found.append([each["because"] for each in records if each.get("what") == "older samples"])
+    assert not any(found[: 2 * MAX_OLD_FILES])
+    (line,) = found[-1]
+    assert "cap of 5 files of 8 MiB" in line
+
+
 def test_a_merge_that_finds_no_room_drops_the_oldest_part_and_the_file_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,8 +128,6 @@ def test_a_merge_that_finds_no_room_drops_the_oldest_part_and_the_file_goes_on(
 def test_a_full_disk_is_an_error_and_the_next_line_stands_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import os
-
     paths = runs.RunPaths(tmp_path)
     paths.telemetry_dir.mkdir()
     file = TelemetryFile(paths, "node1")
@@ -138,8 +155,6 @@ def test_a_restarted_sampler_writes_no_record_onto_a_torn_line(tmp_path: Path) -
 def test_a_file_that_follows_a_torn_one_begins_with_its_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import os
-
     paths = runs.RunPaths(tmp_path)
     paths.telemetry_dir.mkdir()
     file = TelemetryFile(paths, "node1", max_bytes=5)
