@@ -30,7 +30,6 @@ _MAX_RECORDS = 10
 """Of one kind in one file: they are alike."""
 _FLAGS: Mapping[str, Mapping[str, str]] = {
     "check": {},
-    "why": {"--since-login": "why-since-login"},
     "fix": {"--list": "fix-list"},
     "jobs": {"--columns": "jobs-columns"},
     "history": {"--columns": "history-columns"},

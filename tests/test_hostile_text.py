@@ -130,8 +130,8 @@ INVOCATIONS: dict[str, list[list[str]]] = {
         [FIRST],
     ],
     "why": [
-        *(["RUN"], ["RUN"], ["RUN", "--format", "json"], ["LOG"], [], ["--since-login"]),
-        *(["--since-login", "--format", "json"], ["--write-verdict", "RUN"], ["101"], [FIRST]),
+        *(["RUN"], ["RUN"], ["RUN", "--format", "json"], ["LOG"], []),
+        *(["--write-verdict", "RUN"], ["101"], [FIRST]),
         ["--ended", "FAILED", "101"],
     ],
     "ticket": [["RUN"], ["LOG", "-o", "NEW", "--yes"], ["101", "--format", "json"], ["104"], [FIRST]],

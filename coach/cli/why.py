@@ -14,25 +14,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coach.analysis.judging.verdict_object import public_object
-from coach.analysis.judging.why_words import MAX_LINES, log_lines, pending_of, why_lines, worst_severity
-from coach.analysis.spelling.printable import cut, printable
+from coach.analysis.judging.why_words import log_lines, pending_of, why_lines, worst_severity
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
 from coach.cli.reading_io import Io, reading_io
 from coach.cli.text import print_line
 from coach.config import Settings
 from coach.late import late
-from coach.model.errors import UnknownTarget, UserError
+from coach.model.errors import UnknownTarget
 from coach.model.judging.finding import Severity
-from coach.model.training.other_machine import rough_age
 from coach.workflows.backend import resolve_backend
 
 if TYPE_CHECKING:
     from coach.workflows import sharing
-    from coach.workflows.judging import checked_object, kept_verdicts, newest_bad, since_login
+    from coach.workflows.judging import checked_object, kept_verdicts, newest_bad
 else:
     sharing = late("coach.workflows", "sharing")
-    checked_object, kept_verdicts, newest_bad, since_login = late(
-        "coach.workflows.judging", "checked_object", "kept_verdicts", "newest_bad", "since_login"
+    checked_object, kept_verdicts, newest_bad = late(
+        "coach.workflows.judging", "checked_object", "kept_verdicts", "newest_bad"
     )
 
 _FAIL_ON = {severity.word: severity for severity in Severity}
@@ -42,11 +40,6 @@ _ENDS = ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "CANCEL
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", nargs="?", metavar="JOB", help=ENDED_JOB_HELP)
-    parser.add_argument(
-        "--since-login",
-        action="store_true",
-        help="jobs that ended badly since the last call, from stored verdicts; for a shell's start file",
-    )
     parser.add_argument(
         "--ended",
         metavar="STATE",
@@ -68,10 +61,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     io = reading_io(settings)
     if args.write_verdict is not None:
         return _write_verdict(Path(args.write_verdict), settings, io)
-    if args.since_login:
-        if args.job is not None:
-            raise UserError("--since-login reports on all your jobs", "leave out the job, or the option")
-        return _since_login(settings, io, args.format)
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
     job = args.job if args.job is not None else newest_bad.newest_bad(settings, io, backend)
     if job is None:
@@ -119,25 +108,3 @@ def _write_verdict(run_dir: Path, settings: Settings, io: Io) -> int:
     sys.stdout.flush()  # the next step may hang on a shared directory until the time is over
     sharing.share_own_verdict(checked.snapshot.run, checked.diagnosis)
     return 0
-
-
-def _since_login(settings: Settings, io: Io, format_: str) -> int:
-    ended = since_login.bad_since_login(settings, io)
-    if format_ == "json":
-        jobs = [{name: getattr(each, name) for name in each.__slots__} for each in ended]
-        print(json.dumps({"schema": 1, "jobs": jobs}, indent=2))
-        return int(bool(ended))
-    if not ended:
-        return 0
-    words = "1 job of yours" if len(ended) == 1 else f"{len(ended)} jobs of yours"
-    print_line(f"coach: {words} ended badly since your last login")
-    room = MAX_LINES - 2
-    now_s = io.now()
-    for each in ended[:room]:
-        ago = "" if each.ended_s is None else f" {rough_age(now_s - each.ended_s)} ago"
-        said = f": {each.rule} {each.summary}" if each.rule is not None else ""
-        line = f"  {each.target}  {each.state or 'state not known'}{ago}{said}"
-        print_line(cut(printable(line), _WIDTH))
-    more = f"… and {len(ended) - room} more; " if len(ended) > room else ""
-    print_line(f"  {more}coach why {printable(ended[0].target)} says why")
-    return 1

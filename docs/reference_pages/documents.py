@@ -34,7 +34,6 @@ COMMAND_DOCUMENTS = (
     Document("check-jobs", "coach check", judging.CheckJobsDocument),
     Document("why", "coach why JOB", judging.CheckDocument),
     Document("why-none", "coach why, where no job ended badly", judging.CheckJobsDocument),
-    Document("why-since-login", "coach why --since-login", judging.SinceLoginDocument),
     Document("ticket", "coach ticket JOB", judging.TicketDocument),
     Document("watch", "coach watch", judging.CheckJobsDocument),
     Document("stacks", "coach stacks RUN", measuring.StacksDocument),

@@ -137,29 +137,3 @@ def test_without_a_job_id_why_explains_the_last_bad_end(coach: Coach, run_dir: P
     assert coach("--backend", "local").stdout.startswith(f"{RUN}  FAILED")
     shutil.rmtree(run_dir)
     assert coach("--backend", "local").stdout.startswith(f"{older.name}  FAILED")
-
-
-def test_a_login_shows_bad_ends_once_without_a_query_to_slurm(
-    coach: Coach, run_dir: Path, tmp_path: Path
-) -> None:
-    assert (coach("--since-login").stdout, coach("--since-login").returncode) == ("", 0)
-    coach(RUN, "--backend", "local")
-    kept_s = (run_dir / "verdict.json").stat().st_mtime
-    os.utime(tmp_path / "home" / "cache" / "why-since-login", (kept_s - 60, kept_s - 60))
-    told = coach("--since-login")
-    assert told.returncode == 1
-    assert f"{RUN}  COMPLETED" in told.stdout
-    assert "NUM001" in told.stdout
-    assert len(told.stdout.splitlines()) <= 6
-    assert coach("--since-login").stdout == ""
-    assert not (tmp_path / "asked").exists()
-
-
-def test_an_open_drill_is_not_shown_at_a_login(coach: Coach, run_dir: Path) -> None:
-    coach(RUN, "--backend", "local")
-    record = json.loads((run_dir / "run.json").read_text())
-    (run_dir / "run.json").write_text(json.dumps({**record, "drill": "idle_hands"}))
-    told = coach("--since-login").stdout
-    assert RUN in told
-    assert "NUM001" not in told
-    assert "NaN" not in told

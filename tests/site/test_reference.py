@@ -23,12 +23,12 @@ def reference(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_each_command_and_its_options_are_completed(reference: Any, shell: str) -> None:
     text = reference.completion(reference.whole_parser(), shell)
     assert [name for name in COMMANDS if name not in text] == []
-    for option in ("since-login", "until-done", "older-than"):
+    for option in ("fail-on", "until-done", "older-than"):
         assert option in text
 
 
 @pytest.mark.parametrize(
-    ("words", "completed"), [("ca", ["cancel"]), ("why --s", ["--since-login"]), ("wh", ["why"])]
+    ("words", "completed"), [("ca", ["cancel"]), ("why --fa", ["--fail-on"]), ("wh", ["why"])]
 )
 def test_bash_completes_a_word_that_was_begun(
     reference: Any, tmp_path: Path, words: str, completed: list[str]

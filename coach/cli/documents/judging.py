@@ -15,7 +15,6 @@ from coach.model.judging.finding import NotMeasured
 from coach.model.training.run import Segment
 from coach.sources.slurm.job_record import JobRecord
 from coach.workflows.judging.check import ReadFile
-from coach.workflows.judging.since_login import Ended
 
 
 class CheckDocument(DiagnosisObject):
@@ -45,13 +44,6 @@ class VerdictDocument(CheckDocument):
 
     outcome: OutcomeObject | None
     """Null while it runs, if nothing is known, and for an open drill."""
-
-
-class SinceLoginDocument(TypedDict):
-    """Jobs that ended badly since the last call."""
-
-    schema: Schema1
-    jobs: list[Annotated[dict[str, Any], Ended]]
 
 
 class FixChange(TypedDict):

@@ -11,8 +11,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,7 @@ from coach.sources.values import finite
 
 MAX_BYTES = 1 << 20
 """Even the verdict of an array with thousands of tasks is smaller; a larger file is no verdict."""
-MAX_LOOKED_AT = 200
-"""Number of newest runs, by name, that are searched for new verdicts: one stat each, on a file system that
-may be slow."""
 _FOLDER = "verdicts"
-_MARK = "why-since-login"
 _JOB_ID = re.compile(r"\d{1,18}(?:[_+]\d{1,9})?")
 _SUBMITTED = "submitted_s"
 
@@ -97,41 +92,6 @@ def keep_verdict_of_job(cache_dir: Path, job_id: str, submitted_s: float, verdic
     except OSError:
         return False
     return _write(folder / f"{job_id}.json", {**verdict, _SUBMITTED: submitted_s})
-
-
-def runs_judged_since(root: Path, since_s: float) -> Iterator[Path]:
-    """The newest runs whose verdict was written after that time, newest run first."""
-    try:
-        listed = os.scandir(root)
-    except OSError:
-        return
-    with listed:
-        names = sorted((entry.name for entry in listed if runs.RUN_ID.match(entry.name)), reverse=True)
-    for name in islice(names, MAX_LOOKED_AT):
-        try:
-            modified_s = (root / name / runs.RunPaths("").verdict_json.name).stat().st_mtime
-        except OSError:
-            continue
-        if modified_s > since_s:
-            yield root / name
-
-
-def last_told_s(cache_dir: Path) -> float | None:
-    """When `coach why --since-login` last reported; None if it never did."""
-    try:
-        return (cache_dir / _MARK).stat().st_mtime
-    except OSError:
-        return None
-
-
-def note_told(cache_dir: Path, now_s: float) -> None:
-    """Record that everything until now was reported. If this fails, it is reported again."""
-    try:
-        runs.make_private(cache_dir)
-        (cache_dir / _MARK).touch(mode=0o600)
-        os.utime(cache_dir / _MARK, (now_s, now_s))
-    except OSError:
-        return
 
 
 def _write(path: Path, verdict: Mapping[str, Any]) -> bool:

@@ -151,7 +151,7 @@ def judge_mail(config: Mapping[str, str], is_there: Callable[[str], bool]) -> Ch
     if program in ("", "(null)", "none") or Path(program).name in ("true", "false"):
         value = f"Slurm's MailProg is {program or 'not set'}"
         because = "a job that ends sends no mail"
-        todo = "look with `coach why --since-login`, which a shell's start file can call"
+        todo = "look with `coach why`: it names your last job that ended badly"
         return Check(AREA, "mail", CheckState.WARNING, value, because, todo, is_needed=False)
     if is_there(program):
         todo = "add #SBATCH --mail-type=END,FAIL to a batch file, or --sbatch mail-type=END,FAIL to a launch"

@@ -12,10 +12,7 @@ from coach.sources.runs.verdict_files import (
     MAX_BYTES,
     keep_verdict_of_job,
     keep_verdict_of_run,
-    last_told_s,
-    note_told,
     read_verdict,
-    runs_judged_since,
     verdict_of_job,
     verdict_of_run,
 )
@@ -65,24 +62,3 @@ def test_a_job_s_verdict_is_not_that_of_an_earlier_job_with_its_number(tmp_path:
     assert (tmp_path / "verdicts").stat().st_mode & 0o777 == 0o700
     (tmp_path / "file").touch()
     assert not keep_verdict_of_job(tmp_path / "file", "17", 1000.0, VERDICT)
-
-
-def test_at_login_the_newest_runs_judged_since_are_reported_first(tmp_path: Path) -> None:
-    for number, judged_s in enumerate((1000, 1001, None, 1002)):
-        run = tmp_path / RUN.replace("142233", f"14223{number}")
-        run.mkdir()
-        if judged_s is not None:
-            written(run / "verdict.json", judged_s)
-    (tmp_path / "notes").mkdir()
-    written(tmp_path / "notes" / "verdict.json", 2000)
-    names = [run.name[:15] for run in runs_judged_since(tmp_path, 1000)]
-    assert names == ["20261121-142233", "20261121-142231"]
-    assert list(runs_judged_since(tmp_path / "gone", 0)) == []
-
-
-def test_a_verdict_is_reported_at_one_login_only(tmp_path: Path) -> None:
-    assert last_told_s(tmp_path) is None
-    note_told(tmp_path / "cache", 1234.5)
-    assert last_told_s(tmp_path / "cache") == 1234.5
-    note_told(tmp_path / "cache", 2000.0)
-    assert last_told_s(tmp_path / "cache") == 2000.0
