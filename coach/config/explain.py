@@ -129,7 +129,7 @@ def _plain(value: Any) -> Any:
         case frozenset():
             return sorted(value)
         case tuple():
-            return list(value)
+            return [_plain(each) for each in value]
         case Environment():
             said: dict[str, Any] = {"kind": value.kind.value}
             for name in ("path", "modules", "image", "binds", "python", "setup", "variables", "torch"):

@@ -139,6 +139,12 @@ def test_json_has_values_origins_and_locks(coach: Coach) -> None:
     ]
 
 
+def test_lists_of_paths_are_shown_as_json(coach: Coach) -> None:
+    coach.site.write_text(f'recipes = ["{coach.root}"]\n[rules]\nfiles = ["{coach.root}/rows.toml"]\n')
+    values = {each["key"]: each["value"] for each in coach.json()["settings"]}
+    assert (values["recipes"], values["rules.files"]) == ([str(coach.root)], [f"{coach.root}/rows.toml"])
+
+
 def test_a_checked_file_is_good_or_all_its_mistakes_are_named(coach: Coach) -> None:
     lines, _ = coach("--check", str(coach.site))
     assert lines == [f"{coach.site}: nothing is wrong (the site's file, 4 keys, 1 locked)"]
