@@ -137,7 +137,6 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     "ticket": [["RUN"], ["LOG", "-o", "NEW", "--yes"], ["101", "--format", "json"], ["104"], [FIRST]],
     "watch": [["RUN", "OTHER"], ["RUN", "--format", "json"], ["LOG"], [FIRST]],
     "explain": [[], ["MEM001"], [FIRST]],
-    "rules": [["check", "ROWS"], ["check", "ROWS", "--format", "json"], ["check", "TOML"], ["check", FIRST]],
     "compare": [
         *(["RUN", "OTHER"], ["RUN", "OTHER", "--format", "json"], ["RUN", "--format", "json"]),
         [FIRST, FIRST],
@@ -157,7 +156,10 @@ INVOCATIONS: dict[str, list[list[str]]] = {
         *(["--backend", "slurm", "--capture", name, "--yes"] for name in ("NEW", FIRST)),
     ],
     "workshop": [["example"], ["check", "TOML"], ["check", FIRST]],
-    "config": [[], ["--explain"], ["--explain", FIRST], ["--format", "json"], ["--check", "TOML"]],
+    "config": [
+        *([], ["--explain"], ["--explain", FIRST], ["--format", "json"]),
+        *(["--check", "TOML"], ["--check", "RULES"]),
+    ],
     "record": [["/nowhere/" + MARKUP, "--for", "0.1"]],
     "run": [["--run-dir", "NEW", "--", "true"]],
     "sample": [["--once"]],
@@ -223,7 +225,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "LOG": str(runs / RUN / "stdout.log"),
         "SHARED": str(shared),
         "TOML": str(toml),
-        "ROWS": str(_hostile_rows(tmp_path / "rows.toml")),
+        "RULES": str(_hostile_rules(tmp_path / "rows.toml", tmp_path / "rules.toml")),
         "TRACE": str(_hostile_trace(tmp_path / "trace.json")),
         "NEW": str(tmp_path / "new"),
     }
@@ -246,11 +248,13 @@ def _hostile_trace(path: Path) -> Path:
     return path
 
 
-def _hostile_rows(path: Path) -> Path:
+def _hostile_rules(path: Path, config: Path) -> Path:
+    """A config file that names a file of rules."""
     row = {"rule": "ENV010", "kind": "full", "wording": [{"pattern": f"gone {re.escape(FIRST)}"}]}
     row["wording"][0] |= {"example": FIRST, "seen": FIRST}  # type: ignore[index]
     path.write_text(f"group = [{_inline(row)}]")
-    return path
+    config.write_text(f"[rules]\nfiles = [{json.dumps(str(path))}]\n")
+    return config
 
 
 def _inline(value: object) -> str:

@@ -43,7 +43,6 @@ EXAMPLES = {
     "workshop": "coach workshop check day.toml",
     "doctor": "coach doctor",
     "config": "coach config --explain launch",
-    "rules": "coach rules check rules.toml",
     "runs": "coach runs clean --older-than 30d",
     "trace": "coach trace 20261121-142233-profile-4f2a",
 }

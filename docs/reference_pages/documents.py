@@ -64,7 +64,6 @@ COMMAND_DOCUMENTS = (
     Document("config", "coach config", keeping.ConfigDocument),
     Document("config-check", "coach config --check", keeping.ConfigCheckDocument),
     Document("config-forget", "coach config --forget", keeping.ConfigForgetDocument),
-    Document("rules-check", "coach rules check FILE", keeping.RulesCheckDocument),
     Document("runs", "coach runs", keeping.RunsDocument),
     Document("runs-clean", "coach runs clean", keeping.CleanDocument),
 )

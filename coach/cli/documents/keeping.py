@@ -1,4 +1,4 @@
-"""Documents of doctor, config, rules, data, runs and runs clean."""
+"""Documents of doctor, config, data, runs and runs clean."""
 
 from __future__ import annotations
 
@@ -79,25 +79,6 @@ class ConfigForgetDocument(TypedDict):
     schema: Schema1
     cluster: str
     keys: list[str]
-
-
-class RuleRow(TypedDict):
-    """A wording of a file, tested on its own example."""
-
-    rule: str
-    kind: str
-    pattern: str
-    literals: list[str]
-    """Each line on which the pattern is tried holds one of them."""
-    problems: list[str]
-    """Empty if the wording works as declared."""
-
-
-class RulesCheckDocument(TypedDict):
-    """The wordings of a file."""
-
-    schema: Schema1
-    rows: list[RuleRow]
 
 
 class DataDocument(TypedDict):

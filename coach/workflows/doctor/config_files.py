@@ -69,6 +69,9 @@ def wrong_names(file: ConfigFile) -> Iterator[UserError]:
     for key, said in file.values.items():
         try:
             _check(key, said.value, file)
+            if key == "rules.files":
+                for words in rule_files.wrong_rows(said.value):
+                    yield _placed(UserError(words, "correct the row, or its example"), key, said)
         except UserError as error:
             yield _placed(error, key, said)
     yield from _beyond_limits(file)
@@ -82,9 +85,7 @@ def _placed(error: UserError, key: str, said: Said) -> UserError:
 
 def _check(key: str, value: Any, file: ConfigFile) -> None:
     """Raise UserError if what the value names is wrong."""
-    if key == "rules.files":
-        rule_files.read(value)
-    elif key == "recipes":
+    if key == "recipes":
         _check_folders(value)
     elif key.removeprefix("keys.").isdecimal():
         _check_recipe(value, file)

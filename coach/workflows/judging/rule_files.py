@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,14 +37,6 @@ class Added:
 
     signatures: tuple[Signature, ...] = ()
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """One row and its problems; none if it is correct."""
-
-    wording: Wording
-    problems: tuple[str, ...]
 
 
 def read(paths: Iterable[Path]) -> Added:
@@ -89,11 +81,17 @@ def _check_kind(row: Signature, rules: Mapping[str, type[Rule]], place: str) -> 
         raise UserError(f"{place}: {row.rule} has no kind {row.name!r}", hint)
 
 
-def try_rows(rows: Sequence[Wording]) -> list[Tried]:
-    """Test each row on its own example, with all rules and all rows active."""
-    rules = registry.build(added=[row.signature for row in rows])
-    signatures = registry.signatures(rules)
-    return [Tried(row, tuple(_problems(row, rules, signatures))) for row in rows]
+def wrong_rows(paths: Iterable[Path]) -> Iterator[str]:
+    """The problems of the rows of all files. Each row is tested on its own example, with all rules and all
+    rows of its file active. Raises UserError if a file cannot be read or has a mistake."""
+    for path in paths:
+        rows, _ = read_file(path)
+        rules = registry.build(added=[row.signature for row in rows])
+        signatures = registry.signatures(rules)
+        for row in rows:
+            own = row.signature
+            for problem in _problems(row, rules, signatures):
+                yield f"{path}: {own.rule} {own.name} {own.pattern!r}: {problem}"
 
 
 def _problems(row: Wording, rules: Sequence[Rule], signatures: Sequence[Signature]) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""A site's own wordings: tried by `coach rules check`, and then at work in `coach check`."""
+"""A site's own wordings: tested by `coach config --check`, and then at work in `coach check`."""
 
 from __future__ import annotations
 
@@ -31,17 +31,20 @@ def coach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Coach:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
+    """A file of wordings that the config names."""
     path = tmp_path / "site.toml"
     path.write_text(ROW)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.toml").write_text(f'[rules]\nfiles = ["{path}"]\n')
     return path
 
 
-def test_valid_rows_of_a_rule_file_are_counted(
+def test_with_valid_rows_nothing_is_wrong(
     coach: Coach, table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table.write_text(f"{ROW}\n[thresholds.GPU005]\nwarning_share = 0.3\n")
-    assert coach("rules", "check", table) == 0
-    assert "1 wordings, 0 of them wrong; 1 thresholds" in capsys.readouterr().out
+    assert coach("config", "--check") == 0
+    assert "nothing is wrong" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -57,9 +60,12 @@ def test_a_row_s_unkept_promise_is_named(
 ) -> None:
     assert old in ROW
     table.write_text(ROW.replace(old, new))
-    assert coach("rules", "check", table, "--format", "json") == 1
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert problem in row["problems"][0]
+    assert coach("config", "--check", "--format", "json") == 2
+    (file,) = json.loads(capsys.readouterr().out)["files"]
+    (found,) = file["problems"]
+    assert (Path(found["file"]).name, found["line"]) == ("config.toml", 2)
+    assert f"{table}: ENV010 full " in found["message"]
+    assert problem in found["message"]
 
 
 @pytest.mark.parametrize(
@@ -75,8 +81,8 @@ def test_a_table_that_cannot_be_used_is_refused(
     coach: Coach, table: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: tuple[str, str]
 ) -> None:
     table.write_text(ROW.replace(old, new))
-    assert coach("rules", "check", table) == 2
-    first, second = capsys.readouterr().err.splitlines()
+    assert coach("config", "--check") == 2
+    first, second, _ = capsys.readouterr().out.splitlines()
     assert str(table) in first
     assert words[0] in first
     assert words[1] in second
@@ -85,8 +91,6 @@ def test_a_table_that_cannot_be_used_is_refused(
 def test_a_log_is_judged_by_the_tables_that_the_config_names(
     coach: Coach, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "config.toml").write_text(f'[rules]\nfiles = ["{table}"]\n')
     log = tmp_path / "job.log"
     log.write_text("step 1 loss 0.5\nscratch-guard: quota of /scratch/ada used up\n")
     assert coach("check", log) == 1
