@@ -35,7 +35,7 @@ _FLAGS: Mapping[str, Mapping[str, str]] = {
     "history": {"--columns": "history-columns"},
     "nodes": {"--columns": "nodes-columns", "--gpus": "nodes-gpus"},
     "drill": {"--all": "drill-results", "--answer": "drill-answer", "--give-up": "drill-answer"},
-    "config": {"--check": "config-check", "--forget": "config-forget"},
+    "config": {"--check": "config-check"},
 }
 """Command → what tells its documents apart."""
 _KEYS: Mapping[str, Mapping[str, str]] = {

@@ -75,7 +75,7 @@ COMMANDS_BY_TASK = {
     },
     "set up": {
         "doctor": "check if launches work here; each failed check names its remedy",
-        "config": "show each setting and its origin, check a file, forget an answer",
+        "config": "show each setting and its origin, check a file",
         "record": "record everything that coach reads in a file, to replay it",
         "sample": "sample GPUs and processes of this node",
     },

@@ -1,5 +1,4 @@
-"""`coach config`: the settings in force with their origins, the errors in a file, and the answers that coach
-remembers.
+"""`coach config`: the settings in force with their origins, and the errors in a file.
 
 It reads the settings itself, so it works even if an invalid file keeps coach from starting.
 """
@@ -22,7 +21,6 @@ from coach.config.keys import KEYS
 from coach.model.errors import UserError
 from coach.runs import expand_home
 from coach.workflows.doctor.config_files import check_whole
-from coach.workflows.launching.refusals import forget
 
 if TYPE_CHECKING:
     from coach.cli.documents.keeping import ConfigDocument, ReportObject
@@ -49,13 +47,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="list every problem in FILE (default: the files in force); exit status 2 if there is one",
     )
-    what.add_argument(
-        "--forget",
-        nargs="?",
-        const="",
-        metavar="KEY",
-        help="forget the remembered answer to KEY, for example launch.account (default: all of this cluster)",
-    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 
 
@@ -64,8 +55,6 @@ def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
     if args.check is not None:
         return _check(args.check, args.format)
     settings = settings or cli.load_settings()
-    if args.forget is not None:
-        return _forget(settings, args.forget or None, args.format)
     is_whole = args.explain is not None
     shown = [row for row in rows(settings) if is_whole or row.text is not None]
     if args.explain:
@@ -160,14 +149,3 @@ def _report_object(report: FileReport) -> ReportObject:
         ],
         "notes": list(report.notes),
     }
-
-
-def _forget(settings: Settings, key: str | None, format_: str) -> int:
-    forgotten = forget(settings, settings.cluster, key)
-    if format_ == "json":
-        print(json.dumps({"schema": 1, "cluster": settings.cluster, "keys": list(forgotten)}, indent=2))
-    elif forgotten:
-        print_line(printable(f"forgotten on {settings.cluster}: {', '.join(forgotten)}"))
-    else:
-        print_line(printable(f"nothing was remembered on {settings.cluster}" + (f" of {key}" if key else "")))
-    return 0

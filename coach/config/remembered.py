@@ -18,9 +18,7 @@ from coach.model.errors import UserError
 
 FILE_NAME = "remembered.toml"
 _TABLE = "launch"
-_HEAD = (
-    "# Written by coach: remembered answers for launches, by cluster. `coach config --forget` removes it.\n"
-)
+_HEAD = "# Written by coach: remembered answers for launches, by cluster. Delete a line to be asked again.\n"
 
 Remembered = dict[str, dict[str, Said]]
 """Cluster → dotted key → answer."""

@@ -63,7 +63,6 @@ COMMAND_DOCUMENTS = (
     Document("doctor", "coach doctor", keeping.DoctorDocument),
     Document("config", "coach config", keeping.ConfigDocument),
     Document("config-check", "coach config --check", keeping.ConfigCheckDocument),
-    Document("config-forget", "coach config --forget", keeping.ConfigForgetDocument),
     Document("runs", "coach runs", keeping.RunsDocument),
     Document("runs-clean", "coach runs clean", keeping.CleanDocument),
 )

@@ -73,14 +73,6 @@ class ConfigCheckDocument(TypedDict):
     files: list[ReportObject]
 
 
-class ConfigForgetDocument(TypedDict):
-    """The remembered answers that were forgotten."""
-
-    schema: Schema1
-    cluster: str
-    keys: list[str]
-
-
 class DataDocument(TypedDict):
     """The directories of data sets, and the state of each set."""
 

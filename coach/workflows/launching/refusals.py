@@ -83,7 +83,7 @@ def remember_answers(plan: Plan, settings: Settings) -> tuple[Settings, tuple[st
 def _kept(settings: Settings, name: str, value: str) -> Settings:
     if value:
         return remember(settings, settings.cluster, f"launch.{name}", value)
-    forget(settings, settings.cluster, f"launch.{name}")
+    _rewrite(settings, lambda answers: answers.get(settings.cluster, {}).pop(f"launch.{name}", None))
     nothing: dict[str, Any] = {name: None}
     return replace(settings, launch=replace(settings.launch, **nothing))
 
@@ -134,22 +134,7 @@ def remember(settings: Settings, cluster: str, key: str, value: str | int) -> Se
     return _with_answer(settings, key, said) if cluster == settings.cluster else settings
 
 
-def forget(settings: Settings, cluster: str, key: str | None = None) -> tuple[str, ...]:
-    """Forget one answer, or all of a cluster. Returns the keys that were forgotten; the next start does not
-    use them."""
-    forgotten: list[str] = []
-
-    def remove(answers: _Answers) -> None:
-        values = answers.get(cluster, {})
-        forgotten.extend(name for name in values if key in (None, name))
-        for name in forgotten:
-            del values[name]
-
-    _rewrite(settings, remove)
-    return tuple(forgotten)
-
-
-def _rewrite(settings: Settings, change: Callable[[_Answers], None]) -> None:
+def _rewrite(settings: Settings, change: Callable[[_Answers], object]) -> None:
     """Read, change, replace. When two coaches write at once, one answer may be lost and is asked again; the
     file is never damaged."""
     file = settings.config_dir / FILE_NAME

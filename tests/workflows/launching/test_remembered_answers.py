@@ -8,7 +8,7 @@ import pytest
 
 from coach import config
 from coach.model.errors import UserError
-from coach.workflows.launching.refusals import forget, remember
+from coach.workflows.launching.refusals import remember
 
 
 def env(home: Path, **more: str) -> dict[str, str]:
@@ -34,15 +34,15 @@ def test_an_answer_of_one_cluster_is_not_used_for_another(tmp_path: Path) -> Non
     assert (elsewhere.account, elsewhere.reservation) == ("other", None)
 
 
-def test_an_answer_is_taken_back_alone_or_with_all_of_its_cluster(tmp_path: Path) -> None:
+def test_an_answer_whose_line_is_deleted_is_forgotten_alone(tmp_path: Path) -> None:
     settings = config.load(env(tmp_path))
     for key, value in (("launch.account", "pi"), ("launch.qos", "gpu"), ("launch.cpus_per_gpu", 4)):
         remember(settings, "tiger", key, value)
-    assert forget(settings, "tiger", "launch.account") == ("launch.account",)
-    assert config.load(env(tmp_path)).launch.cpus_per_gpu == 4
-    assert forget(settings, "tiger") == ("launch.qos", "launch.cpus_per_gpu")
-    assert forget(settings, "tiger") == ()
-    assert config.load(env(tmp_path)).launch.qos is None
+    memory = tmp_path / "remembered.toml"
+    lines = memory.read_text().splitlines(keepends=True)
+    memory.write_text("".join(line for line in lines if not line.startswith("account")))
+    left = config.load(env(tmp_path)).launch
+    assert (left.account, left.qos, left.cpus_per_gpu) == (None, "gpu", 4)
 
 
 def test_a_key_that_the_site_locked_is_not_remembered(tmp_path: Path) -> None:
