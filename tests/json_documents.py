@@ -33,7 +33,7 @@ _FLAGS: Mapping[str, Mapping[str, str]] = {
     "fix": {"--list": "fix-list"},
     "jobs": {"--columns": "jobs-columns"},
     "history": {"--columns": "history-columns"},
-    "nodes": {"--columns": "nodes-columns", "--gpus": "nodes-gpus"},
+    "nodes": {"--columns": "nodes-columns", "--gpus": "nodes-gpus", "--reserved": "nodes-reserved"},
     "drill": {"--all": "drill-results", "--answer": "drill-answer", "--give-up": "drill-answer"},
     "config": {"--check": "config-check"},
 }

@@ -298,8 +298,8 @@ def test_a_ticket_of_no_job_and_one_that_cannot_be_saved_are_refused(coach: Coac
 
 
 def test_no_slurm_at_all_is_one_line(coach: Coach) -> None:
-    for command in ("jobs", "nodes", "partitions", "reserved"):
-        lines = coach(command, "--backend", "slurm")
+    for words in (["jobs"], ["nodes"], ["partitions"], ["nodes", "--reserved"]):
+        lines = coach(*words, "--backend", "slurm")
         assert len(lines) <= 2, lines
         assert "command not found" in lines[0] or "not installed" in lines[0], lines
 

@@ -116,10 +116,10 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     ],
     "nodes": [
         *([], ["--gpus"], ["--format", "json"], ["--gpus", "--format", "json"]),
+        *(["--reserved"], ["--reserved", "--format", "json"]),
         ["--columns", "name,state,gpu,part,reason", "--format", "json"],
     ],
     "partitions": [[], ["--format", "json"]],
-    "reserved": [[], ["--format", "json"]],
     "check": [
         ["RUN"],
         ["RUN", "--format", "json"],

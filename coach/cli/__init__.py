@@ -47,9 +47,8 @@ COMMANDS_BY_TASK = {
     "see the cluster": {
         "jobs": "list your jobs, or everybody's with --all",
         "history": "list your ended jobs, and how much of their resources they used",
-        "nodes": "list the nodes",
+        "nodes": "list the nodes, or the reservations with --reserved",
         "partitions": "list the partitions",
-        "reserved": "list the reservations: who may use which nodes, and when",
     },
     "launch a training": {
         "recipes": "list the recipes, show one, copy one to change it",

@@ -1,5 +1,5 @@
 """`coach nodes`: lists all nodes with their states, the reasons, and their allocated resources; with `--gpus`
-the job on each GPU."""
+the job on each GPU, with `--reserved` the reservations."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coach.analysis.query.language import in_order
 from coach.analysis.query.node_fields import node_vocabulary
 from coach.analysis.queueing.free_gpus import NodeGpus, allocation_map, free_gpus
 from coach.analysis.queueing.node_state import explain_state
+from coach.cli import reserved
 from coach.cli.cluster import (
     add_clusters,
     add_options,
@@ -35,11 +36,13 @@ from coach.cli.text import (
     print_table,
     printable,
 )
-from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import GpuAllocation, Node
 from coach.model.training.other_machine import rough_age
 from coach.sources.slurm.node_sets import expand_nodes
+
+if TYPE_CHECKING:
+    from coach.config import Settings
 
 _Free = Mapping[tuple[str | None, str, str | None], NodeGpus]
 """(cluster, node, GPU type) → its GPUs."""
@@ -55,18 +58,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list each GPU by its index, with the job that holds it (costs 3 more RPCs)",
     )
+    parser.add_argument(
+        "--reserved",
+        action="store_true",
+        help="list the reservations instead: who may use which nodes, and when",
+    )
     add_clusters(parser)
     add_options(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    if args.gpus and args.clusters:
-        raise UserError("--gpus and --clusters: only the local cluster reports the job on each GPU")
+    _check_choices(args)
+    if args.reserved:
+        return reserved.run(args, settings)
     free: dict[tuple[str | None, str, str | None], NodeGpus] = {}
     vocabulary = node_vocabulary(lambda node: _free_on(node, free)[0] if node.gpus else None, expand_nodes)
     listing = read_listing(args, vocabulary)
-    if args.gpus and listing.columns:
-        raise UserError("--gpus and --columns: --gpus has columns of its own")
     answer = look(settings, args.backend, source="nodes", clusters=args.clusters)
     free |= {
         (each.cluster, each.node, each.type): each for each in free_gpus(answer.nodes, answer.partitions)
@@ -93,6 +100,16 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     print_listing(nodes, listing, vocabulary.columns(COLUMNS), special)
     print_bad_rows(answer.num_bad_rows)
     return 0
+
+
+def _check_choices(args: argparse.Namespace) -> None:
+    """Raise UserError for options that cannot stand together."""
+    if args.reserved and (args.gpus or args.clusters or args.query or args.sort or args.columns):
+        raise UserError("--reserved lists all reservations", "leave out the filter and the other options")
+    if args.gpus and args.clusters:
+        raise UserError("--gpus and --clusters: only the local cluster reports the job on each GPU")
+    if args.gpus and args.columns:
+        raise UserError("--gpus and --columns: --gpus has columns of its own")
 
 
 def _print_map(args: argparse.Namespace, settings: Settings, nodes: Sequence[Node], num_bad_rows: int) -> int:

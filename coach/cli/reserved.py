@@ -1,4 +1,4 @@
-"""`coach reserved`: the reservations, with who may use which nodes, and when."""
+"""`coach nodes --reserved`: the reservations, with who may use which nodes, and when."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import sys
 from dataclasses import asdict
 
-from coach.cli.cluster import add_options
 from coach.cli.reading_io import slurm_io
 from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, printable
 from coach.config import Settings
@@ -17,10 +16,6 @@ from coach.model.slurm.cluster import Reservation
 from coach.sources.machine.user import user_name
 from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.place_in_queue import read_reservations
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    add_options(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

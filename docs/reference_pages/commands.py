@@ -28,7 +28,6 @@ EXAMPLES = {
     "history": "coach history --days 30 --sort -gpu",
     "nodes": "coach nodes state:idle --columns id,gpu,free",
     "partitions": "coach partitions",
-    "reserved": "coach reserved",
     "sample": "coach sample --once",
     "record": "coach record monday.coach --for 600",
     "cancel": "coach cancel 17 18 --yes",

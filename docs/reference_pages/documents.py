@@ -54,7 +54,7 @@ COMMAND_DOCUMENTS = (
     Document("nodes", "coach nodes", cluster.NodesDocument),
     Document("nodes-gpus", "coach nodes --gpus", cluster.GpusDocument),
     Document("partitions", "coach partitions", cluster.PartitionsDocument),
-    Document("reserved", "coach reserved", cluster.ReservedDocument),
+    Document("nodes-reserved", "coach nodes --reserved", cluster.ReservedDocument),
     Document("drills", "coach drill", launching.DrillsDocument),
     Document("drill-answer", "coach drill NAME --answer CAUSE", launching.DrillAnswerDocument),
     Document("drill-results", "coach drill --all", launching.DrillResultsDocument),

@@ -1,4 +1,4 @@
-"""`coach reserved` lists the reservations, as text and as JSON, and says what the site hides."""
+"""`coach nodes --reserved` lists the reservations, as text and as JSON, and says what the site hides."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def coach(folder: Path) -> Coach:
     env = {"PATH": f"{folder}:{os.environ['PATH']}", "COACH_HOME": str(folder), "HOME": str(folder)}
 
     def call(*words: str) -> subprocess.CompletedProcess[str]:
-        return typed_coach(["reserved", *words], env)
+        return typed_coach(["nodes", "--reserved", *words], env)
 
     return call
 
@@ -73,7 +73,7 @@ def test_a_site_that_hides_the_reservations_of_others_is_named(
     assert "others' reservations are hidden" in capsys.readouterr().err
     assert reserved.run(argparse.Namespace(format="json", backend="slurm"), settings) == 0
     told = capsys.readouterr().out
-    check_printed(["reserved", "--format", "json"], told)
+    check_printed(["nodes", "--reserved", "--format", "json"], told)
     assert json.loads(told) == {"schema": 1, "reservations": [], "hidden": ["reservations"]}
 
 
@@ -95,3 +95,8 @@ def test_slurm_s_own_words_are_the_error_where_it_does_not_answer(coach: Coach, 
 
 def test_where_no_slurm_is_nothing_can_be_reserved(coach: Coach) -> None:
     assert json.loads(coach("--backend", "local", "--format", "json").stdout)["reservations"] == []
+
+
+def test_a_filter_of_nodes_beside_it_is_refused(coach: Coach) -> None:
+    done = coach("state:idle")
+    assert (done.returncode, "leave out the filter" in done.stderr) == (2, True)

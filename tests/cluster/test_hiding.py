@@ -81,7 +81,7 @@ def test_facts_that_the_site_hides_are_never_shown_as_zero(
     assert "reservations: others' reservations are hidden by the site (PrivateData)" in why.stderr
     assert (
         "coach: others' reservations are hidden by the site (PrivateData)\n"
-        in private_coach("reserved").stderr
+        in private_coach("nodes", "--reserved").stderr
     )
     ticket = private_coach("ticket", own)
     assert f"JobId={own}" in ticket.stdout
