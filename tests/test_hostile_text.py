@@ -151,10 +151,7 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     "attach": [["--dry-run", "104"], ["--dry-run", "101"], [FIRST]],
     "trace": [["TRACE"], ["TRACE", "--format", "json"], ["RUN"], [FIRST]],
     "stacks": [["--dry-run", "104"], ["--dry-run", RUN], [FIRST]],
-    "doctor": [
-        *(["--backend", "slurm"], ["--backend", "slurm", "--format", "json"]),
-        *(["--backend", "slurm", "--capture", name, "--yes"] for name in ("NEW", FIRST)),
-    ],
+    "doctor": [["--backend", "slurm"], ["--backend", "slurm", "--format", "json"]],
     "workshop": [["example"], ["check", "TOML"], ["check", FIRST]],
     "config": [
         *([], ["--explain"], ["--explain", FIRST], ["--format", "json"]),

@@ -11,15 +11,12 @@ from dataclasses import asdict
 from typing import Any
 
 from coach import cli
-from coach.cli.capture import save_capture
 from coach.cli.text import UNKNOWN, print_json, print_line, printable
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState, Report
-from coach.runs import expand_home
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.terminal import read_terminal, started_environment
-from coach.workflows.backend import resolve_backend
 from coach.workflows.doctor import examine, with_backend, without_files
 from coach.workflows.readonly import held_back
 
@@ -42,17 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="json: one object on stdout (default: text)",
     )
     parser.add_argument("--backend", choices=BACKENDS, help="which cluster to examine (default: auto)")
-    parser.add_argument(
-        "--capture",
-        metavar="FILE",
-        help="save Slurm's answers to coach's queries instead, without names, so that you can send them",
-    )
-    parser.add_argument("--yes", action="store_true", help="save the capture without asking")
 
 
 def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
-    """Exit status: 0 all well, 1 something does not work here, 2 cannot tell. For a capture: 0 saved, 1 not
-    confirmed."""
+    """Exit status: 0 all well, 1 something does not work here, 2 cannot tell."""
     env, problem = os.environ, None
     try:
         settings = settings or cli.load_settings()
@@ -60,10 +50,6 @@ def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
         settings, problem = held_back(without_files(env), env), error
     settings = with_backend(settings, args.backend)
     io = SystemIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s)
-    if args.capture is not None:
-        if resolve_backend(settings.launch.backend, env) == "local":
-            raise UserError("--capture: there is no Slurm here", "run it where squeue and scontrol are")
-        return save_capture(expand_home(args.capture).absolute(), io, is_known=args.yes)
     report = examine(settings, env, io, read_terminal(started_environment(env)), config_problem=problem)
     if args.format == "json":
         print_json("checks", [as_json(check) for check in report.checks])

@@ -1,5 +1,4 @@
-"""Shows a text that a person wants to send to others, asks, and saves it. `doctor --capture` and `ticket`
-share it."""
+"""Shows a text that a person wants to send to others, asks, and saves it."""
 
 from __future__ import annotations
 
@@ -12,14 +11,9 @@ from coach.runs import expand_home
 from coach.sources.machine.new_file import refuse_if_there, save_new
 
 
-def path_of(text: str) -> Path:
-    """The absolute path of the file that a person named."""
-    return expand_home(text).absolute()
-
-
 def new_path_of(text: str) -> Path:
-    """The same for a new file. Raises UserError if the file exists."""
-    file = path_of(text)
+    """The absolute path of the new file that a person named. Raises UserError if the file exists."""
+    file = expand_home(text).absolute()
     refuse_if_there(file)
     return file
 

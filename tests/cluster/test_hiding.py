@@ -95,26 +95,6 @@ def test_facts_that_the_site_hides_are_never_shown_as_zero(
     assert "hidden by the site  jobs, nodes, partitions, reservations" in private_coach("doctor").stdout
 
 
-def test_a_capture_of_a_hidden_site_names_no_person(
-    private_coach: InstalledCoach, private_slurm: SlurmCluster
-) -> None:
-    own = private_slurm.submit("sleep 60", "--output=/dev/null", "--job-name=my-thesis")
-    private_slurm.wait_state(own, "RUNNING")
-    file = private_coach.user.home / "capture.json"
-    asked = private_coach("doctor", "--capture", str(file))
-    assert asked.returncode == 2
-    assert not file.exists()
-    saved = private_coach("doctor", "--capture", str(file), "--yes")
-    assert saved.returncode == 0, saved.stderr
-    answers = json.loads(file.read_text())["answers"]
-    assert own in answers["own-jobs"]["stdout"]
-    for secret in ("my-thesis", str(private_slurm.directory), "localhost", private_coach.user.home.name):
-        assert secret not in file.read_text() + saved.stdout
-    assert (answers["nodes"]["returncode"], answers["jobs"]["returncode"]) == (1, 0)
-    assert "Access/permission denied" in answers["nodes"]["stderr"]
-    assert "PrivateData             = accounts,jobs,nodes" in answers["config"]["stdout"]
-
-
 def test_where_nodes_are_hidden_a_launch_asks_how_many_gpus_and_then_runs(
     private_coach: InstalledCoach, private_slurm: SlurmCluster
 ) -> None:

@@ -29,7 +29,6 @@ from coach.node.rank_ends import parse_failures
 from coach.node.secret_words import mask_command, mask_text
 from coach.node.stacks import parse_faulthandler, parse_py_spy
 from coach.node.torch_build import parse_version_file, satisfies
-from coach.recorder.struck_answers import Strikes, shape, strike_config, strike_pairs, strike_records
 from coach.rules import registry
 from coach.rules.wordings.rows import parse_file
 from coach.runs import decode_records
@@ -180,7 +179,6 @@ def _limited(parse: Callable[[str], object], size: int) -> Callable[[str], objec
 _unkept_nodes = expand_nodes.__wrapped__
 """What the cache of expand_nodes has is read in no time, however long it is."""
 SEPARATOR, END = answers.SEPARATOR, answers.END
-STRIKES = Strikes(b"k" * 32)
 ANSWERS = (
     Parser("squeue", lambda text: parse_jobs(text, SEPARATOR, END), answers.A_JOB),
     Parser("scontrol show node", parse_nodes, _text(answers.NODES[0])),
@@ -236,17 +234,6 @@ ANSWERS = (
         "sacct, jobstats",
         lambda text: parse_summaries(text, SEPARATOR),
         f"17{SEPARATOR}{answers.JS1}{SEPARATOR}\n",
-    ),
-    Parser(
-        "capture, squeue",
-        lambda text: strike_records(text, ("JobID", "UserName", "Reason"), SEPARATOR, END, STRIKES),
-        answers.A_JOB,
-    ),
-    Parser("capture, scontrol", lambda text: strike_pairs(text, STRIKES), _text(answers.NODES[0])),
-    Parser(
-        "capture, config",
-        _each(lambda text: strike_config(text, STRIKES), shape),
-        _text(read("slurm/scontrol-config-22.05.txt")),
     ),
     Parser(
         "filters",

@@ -1,4 +1,4 @@
-"""Other damaged input: wandb's and MLflow's files, checkpoints, anonymized and stored answers, refusals of
+"""Other damaged input: wandb's and MLflow's files, checkpoints, stored answers, refusals of
 sbatch, command lines, programs, and bytes of a terminal."""
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from coach.launch.trainer_arguments import TrainerArguments, declares_options
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.node import share
-from coach.recorder.struck_answers import Strikes, shape, strike_config, strike_pairs, strike_records
 from coach.rules.from_logs.quoted_evidence import parse_mib
 from coach.sources.io import CommandResult, Query
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
@@ -46,7 +45,7 @@ from coach.tui.terminal_input import PatientParser, WholeSequences
 from coach.workflows.jobs import leftovers
 from coach.workflows.launching import proposal
 from tests.fuzz.harness import fuzzed
-from tests.fuzz.mutation import all_of, as_json, damaged_bytes, damaged_text, damaged_value, read, words
+from tests.fuzz.mutation import as_json, damaged_bytes, damaged_text, damaged_value, read, words
 from tests.sources.fake_io import FakeIo
 from tests.tui.fake_session import make_plan
 
@@ -162,21 +161,6 @@ def test_any_checkpoint_is_whole_or_torn(header: bytes, torn: bytes, name: str) 
     repr(newest_saved(world, Path("/c"), [*found, "odd.safetensors", "odd.pt"], 0.0))
     groups([name, *found])
     step_of(name)
-
-
-@fuzzed(
-    damaged_text(*all_of("slurm/cluster-*jobs-*.txt")),
-    damaged_text(*all_of("slurm/*nodes-*.txt")),
-    damaged_text(*all_of("slurm/scontrol-config-*.txt")),
-    num_examples=20,
-)
-def test_names_are_struck_from_any_answer(jobs: str, nodes: str, config: str) -> None:
-    strikes = Strikes(b"k" * 32)
-    strike_records(jobs, ("JobID", "UserName", "Reason", "StdOut"), SEPARATOR, END, strikes)
-    strike_records(jobs, ("JobID", "Reason"), SEPARATOR, "", strikes)
-    strike_pairs(nodes, strikes)
-    strike_config(config, strikes)
-    shape(config)
 
 
 REFUSALS = (

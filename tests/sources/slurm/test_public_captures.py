@@ -1,8 +1,10 @@
-"""Output of Slurm versions that are not at hand, as people have published it."""
+"""Output of Slurm at other sites, as people have published or sent it."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 from coach.launch.resubmission import read_job
 from coach.model.slurm.cluster import GpuCount
@@ -10,6 +12,8 @@ from coach.sources.slurm.configuration import parse_config, parse_rate_limit, pa
 from coach.sources.slurm.job_allocation import parse_allocation
 from coach.sources.slurm.nodes import parse_nodes, parse_partitions
 from coach.sources.slurm.privacy import private_kinds
+from coach.sources.slurm.queue import parse_jobs
+from coach.sources.slurm.reservations import parse_reservations
 from tests.sources.scripted_io import captured
 
 
@@ -94,3 +98,42 @@ def test_a_partitions_name_with_blanks_is_whole() -> None:
     )
     ((node,), _) = parse_nodes(told)
     assert node.partitions == ("CPU nodes (amd)", "gpu")
+
+
+def sent(kind: str) -> dict[str, Any]:
+    """One of the answers that a site has sent, with its names replaced."""
+    found: dict[str, Any] = json.loads(captured("capture-22.05.8.json"))["answers"][kind]
+    return found
+
+
+def test_a_site_s_answers_to_all_questions_at_once_belong_together() -> None:
+    nodes, bad_nodes = parse_nodes(sent("nodes")["stdout"])
+    assert [(node.state, node.num_cpus, node.gpus[0].total) for node in nodes] == [
+        ("mixed", 16, 2),
+        ("idle+drain", 16, 2),
+    ]
+    assert nodes[1].reason is not None
+    assert nodes[1].reason.startswith("xxxxx'x xxx xxxxx, xxxxxx 9999")
+    assert nodes[1].reason_user == "root"
+    partitions, bad_partitions = parse_partitions(sent("partitions")["stdout"], nodes)
+    assert [(each.num_nodes, each.is_hidden, each.num_gpus_per_node) for each in partitions] == [
+        (2, False, 0),
+        (2, False, 2),
+        (2, True, 2),
+        (2, False, 2),
+    ]
+    assert {name for node in nodes for name in node.partitions} == {each.name for each in partitions}
+    queue, own = sent("jobs"), sent("own-jobs")
+    jobs, bad_jobs = parse_jobs(queue["stdout"], queue["separator"], queue["record_end"])
+    own_jobs, bad_own = parse_jobs(own["stdout"], own["separator"], own["record_end"])
+    assert (len(jobs), len(own_jobs)) == (6, 5)
+    assert {job.nodes for job in jobs if job.nodes} == {nodes[0].name}
+    array = [job.name for job in own_jobs if job.job_id.startswith("2913_")]
+    assert len(array) == 2
+    assert len(set(array)) == 1
+    (reservation,) = parse_reservations(sent("reservations")["stdout"])[0]
+    assert (reservation.nodes, reservation.is_maintenance) == (nodes[1].name, True)
+    config = parse_config(sent("config")["stdout"])
+    assert parse_version(config["SLURM_VERSION"]) == (22, 5)
+    assert config["JobRequeue"] == "0"
+    assert (bad_nodes, bad_partitions, bad_jobs, bad_own) == (0, 0, 0, 0)
