@@ -368,3 +368,21 @@ def test_waiting_for_a_requeued_job_does_not_ask_the_controller_each_second(
     waited = start.wait(Submitted("run", str(tmp_path), "7", "PENDING"), "slurm", Queue({}), print)
     assert waited == "COMPLETED"
     assert 100 < len(asked_s) < 200  # once in five seconds, but for the first half minute
+
+
+def test_a_job_does_not_count_as_ended_while_the_controller_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, notes = _Clock(), list[str]()
+    monkeypatch.setattr(start, "time", clock)
+
+    class Queue(SystemIo):
+        def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
+            if clock.now_s < 600:
+                return CommandResult(query, 1, b"", "Unable to contact slurm controller", 0.0, 0.0)
+            return CommandResult(query, 0, b"COMPLETED\n", "", 0.0, 0.0)
+
+    waited = start.wait(Submitted("run", str(tmp_path), "7", "PENDING"), "slurm", Queue({}), notes.append)
+    assert waited == "COMPLETED"
+    assert clock.now_s >= 600
+    assert notes == ["still waiting: Unable to contact slurm controller"]

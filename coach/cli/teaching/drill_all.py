@@ -16,7 +16,6 @@ from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings, Switch
 from coach.model.launching.launch import LaunchRequest
 from coach.sources.io import SystemIo
-from coach.sources.machine.user import user_name
 from coach.workflows.launching.prepare import look_at_site
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.teaching.every_drill import DrillResult, choose, run_drills
@@ -28,22 +27,21 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo) -> int:
     """Exit status: 0 if each drill that ran has passed, else 1; 130 after an interrupt, which cancels the
-    running drills."""
+    running drill."""
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH, Switch.DRILLS)
     drills = choose([name.strip() for name in args.only.split(",")] if args.only is not None else ())
     end_as_by_ctrl_c()
-    launches = Launches(settings, os.environ, io, backend, user_name(), _say)
+    launches = Launches(settings, os.environ, io, backend, _say)
     results: list[DrillResult] = []
     is_stopped = False
     given = LaunchRequest("", backend, environment=args.env, python=args.python)
-    coming = run_drills(drills, given, launches, settings, look_at_site(backend, io), io)
+    site = look_at_site(backend, io)
     try:
-        for result in coming:
+        for result in run_drills(drills, given, launches, site, io):
             results.append(result)
             _say(f"{len(results)} of {len(drills)}  {result.name}: {_standing(result)}")
     except KeyboardInterrupt:
         is_stopped = True
-        coming.close()
     results.sort(key=lambda result: result.name)
     if args.format == "json":
         print_json("drills", [_as_json(result) for result in results])

@@ -7,15 +7,12 @@ afterwards.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach.analysis.comparing.same_steps import speedup
 from coach.analysis.comparing.steady_state import Estimate
-from coach.config import Settings
 from coach.launch.recipe import Recipe, find_drills
 from coach.launch.resources import Site
 from coach.model.errors import UserError
@@ -30,9 +27,6 @@ from coach.workflows.watching.launch_watch import Launches, Watched
 
 MIN_RATIO = 0.9
 """Least ratio of a fixed run's throughput to its twin's."""
-_AT_ONCE = 4
-"""Drills that run at the same time on a cluster without a limit. On one machine it is one: others would
-disturb the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +66,12 @@ def choose(names: Sequence[str]) -> tuple[Recipe, ...]:
 
 
 def run_drills(
-    drills: Sequence[Recipe],
-    given: LaunchRequest,
-    launches: Launches,
-    settings: Settings,
-    site: Site,
-    io: Io,
-) -> Generator[DrillResult]:
-    """Yields each drill's result as it arrives. A caller that stops early cancels the running drills.
-    `given`: the environment for all of them."""
-    at_once = 1 if site.backend == "local" else settings.limits.max_running or _AT_ONCE
+    drills: Sequence[Recipe], given: LaunchRequest, launches: Launches, site: Site, io: Io
+) -> Iterator[DrillResult]:
+    """Yields each drill's result, one drill after the other: so none disturbs the measurement of another. An
+    interruption cancels the running one. `given`: the environment for all of them."""
     conduct = _Conduct(given, launches, site, io)
-    with ThreadPoolExecutor(at_once) as pool:
-        futures = [pool.submit(conduct.drill, recipe) for recipe in drills]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            launches.stop()
-            pool.shutdown(cancel_futures=True)
+    return map(conduct.drill, drills)
 
 
 class _Conduct:
@@ -98,8 +79,7 @@ class _Conduct:
 
     def __init__(self, given: LaunchRequest, launches: Launches, site: Site, io: Io) -> None:
         self._given, self._launches, self._site, self._io = given, launches, site, io
-        self._twins: dict[str, Future[Watched]] = {}
-        self._lock = threading.Lock()
+        self._twins: dict[str, Watched] = {}
 
     def drill(self, recipe: Recipe) -> DrillResult:
         drill = recipe.drill
@@ -158,15 +138,9 @@ class _Conduct:
 
     def _twin(self, request: LaunchRequest) -> Watched:
         key = repr(request)
-        with self._lock:
-            known = self._twins.get(key)
-            future = self._twins[key] = known or Future()
-        if known is None:
-            try:
-                future.set_result(self._launches.run(request))
-            except Exception as error:  # passed to every drill that waits for this twin
-                future.set_exception(error)
-        return future.result()
+        if key not in self._twins:
+            self._twins[key] = self._launches.run(request)
+        return self._twins[key]
 
 
 def _diagnosed(result: DrillResult, ran: Watched, drill: Drill) -> DrillResult:

@@ -7,13 +7,8 @@ however it ends.
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from coach.analysis.queueing.pending_reasons import explain_pending
 from coach.analysis.teaching.workshop_capacity import place_of
@@ -24,38 +19,22 @@ from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
 from coach.model.launching.launch import Plan, Resources, Submitted
-from coach.model.slurm.job_action import Verb
 from coach.model.snapshot import TargetSnapshot
 from coach.model.teaching.rehearsal import Item, Place, Rehearsed, Shape, WorkshopPlan
 from coach.sources.io import Io
-from coach.sources.machine.user import user_name
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.sources.slurm.reservations import RESERVATIONS_QUERY, parse_reservations
 from coach.workflows.backend import resolve_backend
-from coach.workflows.jobs.job_actions import HasEnded, perform, plan_action
 from coach.workflows.judging.lazy_engine import LazyEngine
-from coach.workflows.judging.one_reading import read_once
-from coach.workflows.judging.targets import Target, TargetKind
 from coach.workflows.launching.defaults import with_defaults
 from coach.workflows.launching.prepare import look_at_site
-from coach.workflows.launching.start import submit, wait
 from coach.workflows.launching.sweep import plan_all
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.sharing import unshared
+from coach.workflows.watching.launch_watch import Launches, Started
 
-_CANCEL_WAIT_S = 90.0
-"""Seconds. A cancelled job may use its KillWait, and its node an epilog."""
-_INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WHOLE_NODE = "0"
 """Slurm's value for all the memory of a node."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Started:
-    """A run of the rehearsal, and its future final state; None if it cannot be known."""
-
-    submitted: Submitted
-    ended: Future[str | None]
 
 
 class Rehearsal:
@@ -79,6 +58,7 @@ class Rehearsal:
         self._max_queued_s = max_queued_s
         asked = with_defaults(plan.items[0].request, settings).backend
         self._backend = resolve_backend(asked, env, settings)
+        self._launches = Launches(settings, env, io, self._backend, on_note)
         self._site = look_at_site(self._backend, io)
         self._engine = LazyEngine(settings)
         self._reservations: Mapping[str, tuple[str, ...]] | None = None
@@ -112,67 +92,28 @@ class Rehearsal:
             return replace(planned, problem=refused.message, hint=refused.hint)
 
     def _launch(self, plan: Plan, planned: Rehearsed) -> Rehearsed:
-        started: _Started | None = None
-        try:
-            with _held():  # a submission must not be cut off in between
-                started = self._start(plan)
+        with self._launches.launched(plan) as started:
             self._note(f"{planned.name}: {plan.run_id} submitted as {started.submitted.job_id}")
             state, waited_for = self._end_of(started)
-        except BaseException:
-            if started is not None:
-                self._cancel(started)
-            raise
         tried = replace(planned, run_id=plan.run_id, run_dir=plan.run_dir)
         return self._read(tried, started.submitted, state, waited_for)
 
-    def _start(self, plan: Plan) -> _Started:
-        started = _Started(submit(plan, self._settings, self._env, self._io), Future())
-        threading.Thread(target=self._wait, args=(started,), daemon=True, name="rehearsal").start()
-        return started
-
-    def _wait(self, started: _Started) -> None:
-        try:
-            started.ended.set_result(wait(started.submitted, self._backend, self._io, self._note))
-        except BaseException as problem:
-            started.ended.set_exception(problem)
-
-    def _end_of(self, started: _Started) -> tuple[str | None, str | None]:
+    def _end_of(self, started: Started) -> tuple[str | None, str | None]:
         """The run's final state, and the queue's pending reason if it waited too long and was cancelled."""
         try:
             return started.ended.result(timeout=self._max_queued_s), None
         except TimeoutError:
-            snapshot, _ = self._look(started.submitted)
+            snapshot, _ = self._launches.read(started.submitted, self._engine.signatures())
         if snapshot.state != "PENDING":
             return started.ended.result(), None
-        self._cancel(started)
+        self._launches.cancel(started)
         reason = snapshot.job.reason if snapshot.job is not None else None
         return "CANCELLED", reason or "no reason given"
-
-    def _cancel(self, started: _Started) -> None:
-        """Cancel a run of this rehearsal, and wait for its end."""
-        run_id = started.submitted.run_id
-        try:
-            with _held():
-                action = plan_action(Verb.CANCEL, (run_id,), self._settings, self._env, self._io)
-                perform(action, self._env, self._io.now())
-            started.ended.result(timeout=_CANCEL_WAIT_S)
-            self._note(f"{run_id} was cancelled")
-        except HasEnded:
-            return
-        except TimeoutError:
-            self._note(f"{run_id} was cancelled, but has not ended yet: look with `coach jobs`")
-        except UserError as problem:
-            self._note(f"{run_id} could not be cancelled: {problem.message}")
-
-    def _look(self, submitted: Submitted) -> tuple[TargetSnapshot, History]:
-        target = Target(submitted.run_id, TargetKind.RUN, Path(submitted.run_dir))
-        signatures = self._engine.signatures()
-        return read_once(target, self._settings, self._io, self._backend, user_name(), signatures)
 
     def _read(
         self, planned: Rehearsed, submitted: Submitted, state: str | None, waited_for: str | None
     ) -> Rehearsed:
-        snapshot, history = self._look(submitted)
+        snapshot, history = self._launches.read(submitted, self._engine.signatures())
         found = self._engine.diagnose(snapshot, history).findings
         loud = (each for each in found if each.is_primary and each.severity >= Severity.WARNING)
         run = snapshot.run
@@ -269,22 +210,3 @@ def _broken(tried: Rehearsed) -> Rehearsed:
 
 def _first(times: Iterable[float | None]) -> float | None:
     return next((time_s for time_s in times if time_s is not None), None)
-
-
-@contextlib.contextmanager
-def _held() -> Iterator[None]:
-    """Delay an interruption until the end of the block, and raise KeyboardInterrupt then. Under `nohup`
-    SIGHUP stays ignored."""
-    came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: came.append(number))
-        for number in _INTERRUPTIONS
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if came:
-            raise KeyboardInterrupt

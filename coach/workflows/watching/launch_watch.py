@@ -1,15 +1,17 @@
 """Launch a run and watch it to its end: the findings while it ran, and those of the whole run.
 
-Kept apart from the screens' session: here nothing is withheld, each run has its own engine, and one question
-to the queue serves all runs that are watched at the same time.
+Kept apart from the screens' session: here nothing is withheld, one run comes after the other, and none is
+left running, however the command ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,21 +21,19 @@ from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Severity
 from coach.model.launching.launch import LaunchRequest, Plan, Submitted
-from coach.model.reading import JobList, Reading
+from coach.model.reading import JobList
 from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import Verb
 from coach.model.snapshot import TargetSnapshot
-from coach.monitor.monitor import Monitor
-from coach.rules.base import Rule
+from coach.model.training.log import Signature
 from coach.rules.engine import Engine
 from coach.rules.registry import signatures
-from coach.sources.base import PollingSource
 from coach.sources.io import Io
-from coach.sources.logs.job_outputs import OutputPaths
-from coach.workflows.jobs.job_actions import perform, plan_action
+from coach.sources.machine.user import user_name
+from coach.workflows.jobs.job_actions import HasEnded, perform, plan_action
 from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.judging.one_reading import read_once
-from coach.workflows.judging.targets import Target, TargetKind, jobs_source, known_cluster, target_sources
+from coach.workflows.judging.targets import Target, TargetKind, jobs_source
 from coach.workflows.launching.fix_offer import Remedy, offer
 from coach.workflows.launching.prepare import num_alive_runs, prepare
 from coach.workflows.launching.start import submit, wait
@@ -41,13 +41,17 @@ from coach.workflows.sharing import unshared
 
 _LOOK_INTERVAL_S = 1.0
 _ROOM_INTERVAL_S = 5.0
-_FORGOTTEN_S = 60.0
-"""Seconds for which a job may be missing from the queue before it counts as ended, if its directory has no
-record of the end."""
+_CANCEL_WAIT_S = 90.0
+"""Seconds. A cancelled job may use its KillWait, and its node an epilog."""
+_INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stopped(Exception):
-    """The run was cancelled because nobody waits for it."""
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A submitted run, and its future final state; None if it cannot be known."""
+
+    submitted: Submitted
+    ended: futures.Future[str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,7 @@ class Watched:
 
 
 class Launches:
-    """Launches runs and watches them, from several threads, within the number of runs that the site
-    allows."""
+    """Launches runs, one after the other, and watches each to its end."""
 
     def __init__(
         self,
@@ -91,19 +94,10 @@ class Launches:
         env: Mapping[str, str],
         io: Io,
         backend: str,
-        user: str,
         on_note: Callable[[str], None],
     ) -> None:
-        self._settings, self._env, self._io, self._backend, self._user = settings, env, io, backend, user
-        self._on_note = on_note
-        self._rules: Sequence[Rule] = rules_of(settings)
-        self._queue = _Queue(jobs_source(io, backend, settings, user)) if backend == "slurm" else None
-        self._launching = threading.Lock()
-        self._stop = threading.Event()
-
-    def stop(self) -> None:
-        """Cancel the running ones, and launch no more."""
-        self._stop.set()
+        self._settings, self._env, self._io, self._backend = settings, env, io, backend
+        self._note = on_note
 
     def run(
         self,
@@ -111,140 +105,115 @@ class Launches:
         causes: Collection[str] = (),
         on_launched: Callable[[Submitted], None] = lambda submitted: None,
     ) -> Watched:
-        """Launch and watch to the end. `causes`: the causes expected as primary finding while it runs.
-
-        Raises UserError if the launch is refused, Stopped after `stop`.
-        """
-        return self._run(
-            lambda: prepare(unshared(request), self._settings, self._env, self._io, self._io.now()),
-            causes,
-            on_launched,
-        )
+        """Launch and watch to the end. `causes`: the causes expected as primary finding while it runs. Raises
+        UserError if the launch is refused."""
+        self._wait_for_room()
+        plan = prepare(unshared(request), self._settings, self._env, self._io, self._io.now())
+        return self._run(plan, causes, on_launched)
 
     def run_fix(self, remedy: Remedy, ran: Watched) -> Watched:
         """Launch a fix of a run as its child, and watch it to the end. Raises like `run`."""
         parent = ran.snapshot.run
         assert parent is not None, "a run that was launched has a record"
+        self._wait_for_room()
         seen = (ran.snapshot, ran.history)
-        return self._run(lambda: offer(parent, remedy, *seen, self._settings, self._env, self._io).plan)
+        return self._run(offer(parent, remedy, *seen, self._settings, self._env, self._io).plan)
+
+    def _wait_for_room(self) -> None:
+        """Wait until the site's limit admits one more of the user's runs."""
+        most = self._settings.limits.max_running
+        while most is not None and num_alive_runs(self._settings, self._io, self._io.now()) >= most:
+            time.sleep(_ROOM_INTERVAL_S)
 
     def _run(
         self,
-        make_plan: Callable[[], Plan],
+        plan: Plan,
         causes: Collection[str] = (),
         on_launched: Callable[[Submitted], None] = lambda submitted: None,
     ) -> Watched:
-        settings, env, io = self._settings, self._env, self._io
-        with self._launching:
-            self._wait_for_room()
-            plan = make_plan()
-            submitted = submit(plan, settings, env, io)
-        on_launched(submitted)
-        self._on_note(f"{plan.recipe}: {submitted.run_id}")
-        seconds = self._watch(submitted, causes)
-        if self._backend == "local":
-            wait(submitted, self._backend, io, self._on_note)
-        queue = self._queue.jobs if self._queue is not None else None
-        snapshot, history = read_once(
-            *(_target_of(submitted), settings, io, self._backend, self._user, signatures(self._rules)),
-            queue=queue,
-        )
+        rules = rules_of(self._settings)
+        known = signatures(rules)
+        with self.launched(plan) as started:
+            on_launched(started.submitted)
+            self._note(f"{plan.recipe}: {started.submitted.run_id}")
+            seconds = self._seconds_to_finding(started, causes, Engine(rules), known) if causes else None
+            state = started.ended.result()
+        snapshot, history = self.read(started.submitted, known, state)
         _record_end(snapshot)
-        findings = Engine(self._rules).diagnose(snapshot, history).findings
-        return Watched(submitted, snapshot, history, findings, seconds)
+        findings = Engine(rules).diagnose(snapshot, history).findings
+        return Watched(started.submitted, snapshot, history, findings, seconds)
 
-    def _wait_for_room(self) -> None:
-        most = self._settings.limits.max_running
-        while most is not None and num_alive_runs(self._settings, self._io, self._io.now()) >= most:
-            self._pause(_ROOM_INTERVAL_S)
-        self._pause(0.0)
+    @contextlib.contextmanager
+    def launched(self, plan: Plan) -> Iterator[Started]:
+        """A submitted run, which is cancelled if the block is left by an exception or an interruption. Raises
+        UserError if the launch is refused."""
+        started: Started | None = None
+        try:
+            with _held():  # a submission must not be cut off in between
+                started = Started(submit(plan, self._settings, self._env, self._io), futures.Future())
+                threading.Thread(target=self._wait, args=(started,), daemon=True, name="launch").start()
+            yield started
+        except BaseException:
+            if started is not None:
+                self.cancel(started)
+            raise
 
-    def _pause(self, seconds: float) -> None:
-        if self._stop.wait(seconds):
-            raise Stopped
+    def _wait(self, started: Started) -> None:
+        try:
+            started.ended.set_result(wait(started.submitted, self._backend, self._io, self._note))
+        except BaseException as problem:
+            started.ended.set_exception(problem)
 
-    def _watch(self, submitted: Submitted, causes: Collection[str]) -> float | None:
-        target, io = _target_of(submitted), self._io
-        makers = target_sources(target, io, lambda: signatures(self._rules), OutputPaths(io))
-        sources = {key: make() for key, make in makers.items()}
-        monitor = Monitor(self._user, Engine(self._rules).diagnose, known_cluster(self._settings))
-        monitor.watch({target.name: [key.partition(":")[0] for key in sources]})
-        seconds: float | None = None
-        known_s = time.monotonic()
-        while True:
-            for reading in self._readings(sources.values()):
-                monitor.apply(reading)
-            picture = monitor.snapshot(io.now())
-            seen = picture.targets[target.name]
-            if seen.job is not None or self._is_queue_silent():
-                known_s = time.monotonic()
-            if not _is_in_queue(seen) and (seen.has_ended or self._is_forgotten(known_s)):
-                return seconds
-            diagnosis = picture.diagnoses.get(target.name)
-            if seconds is None and diagnosis is not None and _names(diagnosis.findings, causes):
-                first_s = _first_step_s(monitor.history(target.name))
-                seconds = None if first_s is None else max(0.0, io.now() - first_s)
-            try:
-                self._pause(_LOOK_INTERVAL_S)
-            except Stopped:
-                self._cancel(submitted)
-                raise
+    def cancel(self, started: Started) -> None:
+        """Cancel a run, and wait for its end."""
+        run_id = started.submitted.run_id
+        try:
+            with _held():
+                action = plan_action(Verb.CANCEL, (run_id,), self._settings, self._env, self._io)
+                perform(action, self._env, self._io.now())
+            started.ended.result(timeout=_CANCEL_WAIT_S)
+            self._note(f"{run_id} was cancelled")
+        except HasEnded:
+            return
+        except TimeoutError:
+            self._note(f"{run_id} was cancelled, but has not ended yet: look with `coach jobs`")
+        except UserError as problem:
+            self._note(f"{run_id} could not be cancelled: {problem.message}")
 
-    def _readings(self, sources: Iterable[PollingSource]) -> Iterator[Reading]:
-        for source in sources:
-            yield from source.poll()
-        if self._queue is not None:
-            yield from self._queue.look()
+    def read(
+        self, submitted: Submitted, known: Sequence[Signature], ended_as: str | None = None
+    ) -> tuple[TargetSnapshot, History]:
+        """All that is known about a run. `ended_as`: its state at its end. Raises UserError."""
+        return read_once(
+            *(_target_of(submitted), self._settings, self._io, self._backend, user_name(), known),
+            ended_as=ended_as,
+        )
 
-    def _is_queue_silent(self) -> bool:
-        """True if the newest question got no answer: then a missing job may still be in the queue."""
-        return self._queue is not None and not self._queue.has_answered
-
-    def _is_forgotten(self, known_s: float) -> bool:
-        return self._queue is not None and time.monotonic() - known_s > _FORGOTTEN_S
-
-    def _cancel(self, submitted: Submitted) -> None:
-        with contextlib.suppress(UserError):  # it has ended by itself
-            action = plan_action(Verb.CANCEL, (submitted.run_id,), self._settings, self._env, self._io)
-            perform(action, self._env, self._io.now())
-
-
-class _Queue:
-    """The user's queue: one question serves all threads that watch a job in it."""
-
-    def __init__(self, source: PollingSource) -> None:
-        self._source = source
-        self._lock = threading.Lock()
-        self._asked_s: float | None = None
-        self._readings: tuple[Reading, ...] = ()
-        self.jobs: JobList | None = None
-        """The newest answer."""
-
-    @property
-    def has_answered(self) -> bool:
-        """True if the newest question was answered."""
-        return any(isinstance(reading.payload, JobList) for reading in self._readings)
-
-    def look(self) -> tuple[Reading, ...]:
-        with self._lock:
-            now_s = time.monotonic()
-            if self._asked_s is None or now_s - self._asked_s >= self._source.interval_s:
-                self._asked_s, self._readings = now_s, tuple(self._source.poll())
-                for reading in self._readings:
-                    self.jobs = reading.payload if isinstance(reading.payload, JobList) else self.jobs
-            return self._readings
+    def _seconds_to_finding(
+        self, started: Started, causes: Collection[str], engine: Engine, known: Sequence[Signature]
+    ) -> float | None:
+        source = jobs_source(self._io, self._backend, self._settings, user_name())
+        asked_s, queue = -source.interval_s, None
+        target = _target_of(started.submitted)
+        while not futures.wait((started.ended,), _LOOK_INTERVAL_S).done:
+            if self._io.now() - asked_s >= source.interval_s:  # less often than the files are read
+                asked_s = self._io.now()
+                lists = [reading.payload for reading in source.poll()]
+                queue = next((each for each in lists if isinstance(each, JobList)), queue)
+            snapshot, history = read_once(
+                *(target, self._settings, self._io, self._backend, user_name(), known),
+                queue=queue,
+                is_queue_asked=False,
+            )
+            found = engine.diagnose(snapshot, history).findings
+            first_s = _first_step_s(history)
+            if first_s is not None and any(each.is_primary and each.cause in causes for each in found):
+                return max(0.0, self._io.now() - first_s)
+        return None
 
 
 def _target_of(submitted: Submitted) -> Target:
     return Target(submitted.run_id, TargetKind.RUN, Path(submitted.run_dir))
-
-
-def _is_in_queue(seen: TargetSnapshot) -> bool:
-    return seen.job is not None and not is_final(seen.job.state)
-
-
-def _names(findings: Sequence[Finding], causes: Collection[str]) -> bool:
-    return any(finding.is_primary and finding.cause in causes for finding in findings)
 
 
 def _first_step_s(history: History) -> float | None:
@@ -264,3 +233,22 @@ def _record_end(snapshot: TargetSnapshot) -> None:
             runs.update_json(
                 runs.RunPaths(run.run_dir).run_json, {"state": job.state, "ended_time_s": job.end_time_s}
             )
+
+
+@contextlib.contextmanager
+def _held() -> Iterator[None]:
+    """Delay an interruption until the end of the block, and raise KeyboardInterrupt then. Under `nohup`
+    SIGHUP stays ignored."""
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in _INTERRUPTIONS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            raise KeyboardInterrupt

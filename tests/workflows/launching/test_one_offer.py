@@ -12,7 +12,6 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import Plan, Submitted
 from coach.rules.engine import Engine
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.sources.machine.user import user_name
 from coach.tui.live_ports import LiveFixes, Reach
 from coach.workflows.judging.check import Checked, Checker
 from coach.workflows.judging.lazy_engine import rules_of
@@ -69,7 +68,7 @@ class FrontEnds:
             None,
         )
         first = remedies(checked.snapshot.run, findings[:1])[0]
-        launches = Launches(self.settings, self.shell.env, self.io, "local", user_name(), lambda note: None)
+        launches = Launches(self.settings, self.shell.env, self.io, "local", lambda note: None)
         with pytest.raises(UserError, match="not launched"):
             launches.run_fix(first, ran)
         return planned[0]

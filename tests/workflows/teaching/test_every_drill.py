@@ -1,5 +1,4 @@
-"""The test of coach itself: what counts as found, as fixed and as silent, and the number of runs at the same
-time.
+"""The test of coach itself: what counts as found, as fixed and as silent.
 
 Real trainings cannot be made to miss a bar, so these runs are made up; real runs are in tests/drills and
 tests/cluster.
@@ -7,21 +6,18 @@ tests/cluster.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from coach.config import Settings
 from coach.launch.resources import Site
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Fix, Severity, Subject
 from coach.model.launching.launch import LaunchRequest, Submitted
-from coach.model.launching.site import Limits
 from coach.model.snapshot import TargetSnapshot
 from coach.sources.io import SystemIo
 from coach.sources.machine.this_machine import read_machine
@@ -29,7 +25,6 @@ from coach.workflows.launching.fix_offer import Remedy
 from coach.workflows.teaching.every_drill import DrillResult, choose, run_drills
 from coach.workflows.watching.launch_watch import Launches, Watched
 from tests.rules.examples import history, run, steps
-from tests.waiting import wait_until
 
 TYPED = Fix("workers", {"num_workers": 2})
 
@@ -57,9 +52,6 @@ class Told:
         self._runs, self._directory = runs, directory
         self.asked: list[str] = []
         self.pythons: list[str | None] = []
-        self.most_at_once = self._num_active = 0
-        self._lock = threading.Lock()
-        self.is_stopped = False
         self.before: Callable[[], object] = lambda: None
         self.later: dict[str, list[Watched | UserError]] = {}
         """Results of the same launch the next times."""
@@ -71,14 +63,9 @@ class Told:
         return self._run("child", remedy.request)
 
     def _run(self, name: str, request: LaunchRequest, on_launched: Any = None) -> Watched:
-        with self._lock:
-            self.asked.append(name)
-            self.pythons.append(request.python)
-            self._num_active += 1
-            self.most_at_once = max(self.most_at_once, self._num_active)
+        self.asked.append(name)
+        self.pythons.append(request.python)
         self.before()
-        with self._lock:
-            self._num_active -= 1
         num_asked, later = self.asked.count(name), self.later.get(name, [])
         told = self._runs[name] if num_asked == 1 or not later else later[num_asked - 2]
         if isinstance(told, UserError):
@@ -87,17 +74,15 @@ class Told:
             on_launched(Submitted(name, str(self._directory), name, "PENDING"))
         return told
 
-    def stop(self) -> None:
-        self.is_stopped = True
+
+def results_of(launches: Told, *names: str) -> Iterator[DrillResult]:
+    site = Site("local", (), (read_machine(),))
+    given = LaunchRequest("", "local", python="/opt/torch/bin/python")
+    return run_drills(choose(names), given, cast(Launches, launches), site, SystemIo({}))
 
 
-def results(
-    launches: Told, *names: str, backend: str = "local", limits: Limits | None = None
-) -> list[DrillResult]:
-    settings = Settings(Path("/runs"), Path("/cache"), Path("/"), limits=limits or Limits())
-    site = Site(backend, (), (read_machine(),))
-    given = LaunchRequest("", backend, python="/opt/torch/bin/python")
-    return list(run_drills(choose(names), given, cast(Launches, launches), settings, site, SystemIo({})))
+def results(launches: Told, *names: str) -> list[DrillResult]:
+    return list(results_of(launches, *names))
 
 
 def only(tmp_path: Path, name: str, runs: Mapping[str, Watched | UserError]) -> DrillResult:
@@ -220,34 +205,17 @@ def test_a_drill_that_there_is_not_is_named(tmp_path: Path) -> None:
         choose(["idle_hand"])
 
 
-@pytest.mark.parametrize(("backend", "max_running", "at_once"), [("local", 4, 1), ("slurm", 2, 2)])
-def test_no_more_run_at_once_than_the_site_allows_and_one_on_this_machine(
-    backend: str, max_running: int, at_once: int, tmp_path: Path
-) -> None:
-    names = ("missing_piece", "lost_helper", "many_handles", "heavy_start")
-    refused = {name: UserError("no") for name in names}
-    told = Told(refused, tmp_path)
-    together = threading.Barrier(at_once)
-    told.before = lambda: together.wait(60)
-    results(told, *names, backend=backend, limits=Limits(max_running=max_running))
-    assert told.most_at_once == at_once
-    assert told.is_stopped
-
-
-def test_nothing_more_is_launched_after_the_drills_are_closed(tmp_path: Path) -> None:
-    names = ("missing_piece", "lost_helper", "many_handles", "heavy_start")
+def test_one_drill_runs_after_the_other_and_none_after_an_interruption(tmp_path: Path) -> None:
+    names = ("missing_piece", "lost_helper", "many_handles")
     told = Told({name: UserError("no") for name in names}, tmp_path)
-    settings = Settings(Path("/runs"), Path("/cache"), Path("/"))
-    site = Site("local", (), (read_machine(),))
-    going_on = threading.Event()
-    told.before = lambda: len(told.asked) == 1 or going_on.wait(60)
-    given = LaunchRequest("", "local")
-    coming = run_drills(choose(names), given, cast(Launches, told), settings, site, SystemIo({}))
-    next(coming)
-    wait_until(lambda: len(told.asked) == 2, what="the second has begun")
-    closing = threading.Thread(target=coming.close)
-    closing.start()
-    wait_until(lambda: told.is_stopped, what="what runs is told to stop")
-    going_on.set()
-    closing.join(60)
-    assert len(told.asked) == 2
+    coming = results_of(told, *names)
+    assert next(coming).name == "missing_piece"
+    assert told.asked == ["missing_piece"]
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    told.before = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        list(coming)
+    assert told.asked == ["missing_piece", "lost_helper"]
