@@ -20,7 +20,6 @@ import pytest
 
 from coach.model.training.log import MAX_LINE_BYTES, Signature
 from coach.rules.registry import build, signatures
-from coach.sources.logs.literal_probe import probes_of
 from coach.sources.logs.scanner import LogScanner
 from tests.foreign_patterns import Pattern, all_patterns, calls_in_functions
 from tests.slow_lines import SlowLine, slow_lines
@@ -67,10 +66,6 @@ PUT_TOGETHER = {
     "coach.launch.refusal.fields_in_question": "sentences of sbatch",
     "coach.node.telemetry_file._old_numbers": "a name, escaped",
     "coach.recorder.anonymize.striker": "names, escaped",
-    "coach.sources.logs.line_filter.__missing__": "what probes_of derives: tried below",
-    "coach.sources.logs.line_filter._alone": "what probes_of derives: tried below",
-    "coach.sources.logs.line_filter._asked": "what probes_of derives: tried below",
-    "coach.sources.logs.literal_probe._taken": "one class, on the ASCII characters",
     "coach.sources.logs.scanner._learn_layout": "one of the shapes of log_layout",
     "coach.sources.slurm.conf_file._value_in": "a name of slurm.conf, in the site's own file",
     "coach.workflows.judging.job_files.kind_for": "names, escaped",
@@ -224,7 +219,7 @@ LOSS = "Loss" + " " * 15_000
     ids=lambda line: line[:9],
 )
 def test_a_whole_log_of_such_lines_is_scanned_in_time(line: str) -> None:
-    """Besides patterns there are the probes that are derived from them."""
+    """A whole log costs more than its patterns: literals are searched, and each line is decoded."""
     found = tuple(signatures(build()))
     LogScanner(found).feed(b"loss: 1.0\n" * 1000)
     num_lines, least = 8, float("inf")
@@ -236,21 +231,6 @@ def test_a_whole_log_of_such_lines_is_scanned_in_time(line: str) -> None:
         scanner.flush()
         least = min(least, time.thread_time() - start)
     assert least < num_lines * 4 * LIMIT_S
-
-
-def test_no_probe_of_a_signature_is_slow() -> None:
-    probes = {
-        behind: f"{signature.rule} {literal}"
-        for signature in signatures(build())
-        for literal, behind in probes_of(signature).behind.items()
-        if behind.count(b",}") > 1
-    }
-    patterns = [
-        Pattern(name, re.compile(behind), {"match"}, max_chars=MAX_LINE_BYTES)
-        for behind, name in probes.items()
-    ]
-    assert patterns
-    assert "\n".join(filter(None, map(slowest_line, patterns))) == ""
 
 
 def test_a_signature_sees_the_beginning_of_a_long_line() -> None:

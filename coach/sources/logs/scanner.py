@@ -30,8 +30,7 @@ from coach.sources.logs.error_blocks import CONTEXT_BYTES, ErrorBlocks, Line, Lo
 from coach.sources.logs.error_reader import ErrorReader
 from coach.sources.logs.first_lines import NUM_LINES, FirstLines
 from coach.sources.logs.layout import Layout, join_broken, layout_of
-from coach.sources.logs.line_filter import LineFilter
-from coach.sources.logs.line_places import Block
+from coach.sources.logs.line_filter import Block, LineFilter, is_digit_blind
 from coach.sources.logs.line_text import (
     ANSI,
     decode,
@@ -157,7 +156,6 @@ class LogScanner:
         self._num_learned = len(self._sample)
         layout = layout_of(as_utf8(self._sample)[0])
         if layout.prefix != self._layout.prefix:
-            self._filter = LineFilter(self._signatures, layout.prefix)
             self._own_prefix = re.compile(f"(?:{layout.prefix})?")
         self._layout = layout
 
@@ -273,7 +271,7 @@ class LogScanner:
         found = [
             (place, index, match)
             for index in sorted(kept.places)
-            for place, match in self._matches(index, kept, block, lines)
+            for place, match in self._matches(index, kept, lines)
         ]
         if not found:
             return
@@ -377,16 +375,27 @@ class LogScanner:
         return closed
 
     def _matches(
-        self, index: int, kept: Block, block: bytes, lines: dict[int, _Line]
+        self, index: int, kept: Block, lines: dict[int, _Line]
     ) -> Iterator[tuple[int, re.Match[str]]]:
         """(offset of the line, match) of one signature: the log's first MAX_FIRST_HITS, then the block's
         last."""
+        signature, pattern = self._signatures[index], self._pattern(index)
+        is_blind = is_digit_blind(signature.pattern) and is_digit_blind(signature.unless or "")
+        num_flushed = self._num_flushed if _kind_of(signature) in self._flushed else -1
 
         def matches(places: Iterable[int]) -> Iterator[tuple[int, re.Match[str]]]:
             for place in places:
-                found = self._match(index, kept, block, lines, place)
+                failed = kept.failed[place]
+                if index in failed or place <= num_flushed:
+                    continue
+                line = lines.get(place)
+                if line is None:
+                    line = lines[place] = self._line_of(kept.line(place))
+                found = search(signature, pattern, line.words)
                 if found is not None:
                     yield place, found
+                elif is_blind:
+                    failed.add(index)
 
         places = kept.places[index]
         reached = -1
@@ -397,28 +406,10 @@ class LogScanner:
                 self._num_hits[index] += 1
             if self._num_hits[index] < MAX_FIRST_HITS:
                 return
-        is_curve = "value" in self._pattern(index).groupindex
+        is_curve = "value" in pattern.groupindex
         max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
         later = takewhile(lambda place: place > reached, reversed(places))
         yield from islice(matches(later), max_last)
-
-    def _match(
-        self, index: int, kept: Block, block: bytes, lines: dict[int, _Line], place: int
-    ) -> re.Match[str] | None:
-        """The match of one signature in the line at this offset. A line is decoded once for all
-        signatures."""
-        kind = kept.lines.kind_of(place) if kept.is_by_kind else None
-        if kind is not None and self._filter.is_turned_down(kind, index):
-            return None
-        if place <= self._num_flushed and _kind_of(self._signatures[index]) in self._flushed:
-            return None
-        line = lines.get(place)
-        if line is None:
-            line = lines[place] = self._line_of(block[place : kept.lines.end_of(place)])
-        found = search(self._signatures[index], self._pattern(index), line.words)
-        if found is None and kind is not None:
-            self._filter.turn_down(kind, index)
-        return found
 
     def _pattern(self, index: int) -> re.Pattern[str]:
         """The signature's pattern, compiled when it is first needed."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-import weakref
+import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,9 +14,8 @@ import pytest
 
 from coach.model.training.log import FIRST_LINE, MAX_FIRST_HITS, Signature
 from coach.rules.registry import build, signatures
-from coach.sources.logs import line_filter
 from coach.sources.logs import scanner as log_scanner
-from coach.sources.logs.line_filter import LineFilter, is_digit_blind
+from coach.sources.logs.line_filter import is_digit_blind
 from coach.sources.logs.line_text import ANSI, decode, split_prefix, with_signals_apart
 from coach.sources.logs.scanner import LogScanner, search
 
@@ -78,9 +76,7 @@ def all_fixture_text_by_hand() -> tuple[bytes, tuple[Signature, ...], Counter[tu
 
 
 @pytest.mark.xdist_group("line-filter")
-@pytest.mark.parametrize(
-    "bite_bytes", [1 << 16, 1 << 30], ids=["kinds-are-learned", "no-line-is-like-another"]
-)
+@pytest.mark.parametrize("bite_bytes", [1 << 16, 1 << 30], ids=["in-pieces", "at-once"])
 def test_no_line_that_any_rule_looks_for_is_hidden_by_the_filter(bite_bytes: int) -> None:
     text, wanted, by_hand = all_fixture_text_by_hand()
     kinds = {(signature.rule, signature.name) for signature in wanted}
@@ -93,42 +89,9 @@ def test_no_line_that_any_rule_looks_for_is_hidden_by_the_filter(bite_bytes: int
     assert by_scanner - by_hand == Counter()
 
 
-@pytest.mark.xdist_group("line-filter")
-def test_no_line_is_hidden_where_a_literal_is_looked_for_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_filter, "_OFTEN", 2)
-    monkeypatch.setattr(line_filter, "_MANY_LINES", 0)
-    monkeypatch.setattr(line_filter, "_MAX_NEW_SHARE", 0)
-    text, wanted, by_hand = all_fixture_text_by_hand()
-    frequent = Counter((rule, name) for rule, name, _ in by_hand)
-    missed = {
-        hit[:2]
-        for hit in by_hand - found_by_scanner(text, wanted, 1 << 16)
-        if frequent[hit[:2]] <= MAX_FIRST_HITS
-    }
-    assert not missed
-
-
-def test_a_literal_that_reaches_into_its_next_place_is_found_at_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_filter, "_OFTEN", 2)
-    monkeypatch.setattr(line_filter, "_MANY_LINES", 0)
-    monkeypatch.setattr(line_filter, "_MAX_NEW_SHARE", 0)
-    signature = Signature("X", "x", ("aXa",), "aXab")
-    chosen = LineFilter((signature,))
-    for _ in range(2):
-        assert list(chosen.look_at(b"aXaXab\n" * 4).places[0]) == [0, 7, 14, 21]
-
-
-def test_the_places_of_a_frequent_literal_are_the_same_from_both_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(line_filter, "_OFTEN", 2)
-    monkeypatch.setattr(line_filter, "_MANY_LINES", 0)
-    monkeypatch.setattr(line_filter, "_MAX_NEW_SHARE", 0)
-    chosen = LineFilter((Signature("X", "loss", ("loss",), r"loss[= ]\d"),))
-    for _ in range(2):
-        block = chosen.look_at(b"a loss=1, loss=2\nb loss-free\r\nloss 3\rc\n, loss 4")
-        assert [*block.places[0]] == [0, 30, 39]
-        assert [*reversed(block.places[0])] == [39, 30, 0]
+def test_a_literal_that_reaches_into_its_next_place_is_found_at_both() -> None:
+    found = found_by_scanner(b"aXaXab\n" * 4, (Signature("X", "x", ("aXa", "aXab"), "aXab"),), 1 << 16)
+    assert sorted(line for _, _, line in found) == [1, 2, 3, 4]
 
 
 def test_a_number_that_means_something_is_found_among_lines_that_differ_in_numbers_alone() -> None:
@@ -169,39 +132,26 @@ def test_a_pattern_for_one_digit_is_distinguished_from_one_for_any_digit(
 
 def test_a_failed_search_of_one_kind_holds_only_for_the_same_kind() -> None:
     loss = Signature("X", "loss", ("loss",), r"loss \d")
-    chosen = LineFilter((loss,))
-    block = chosen.look_at(b"no loss here 12\nloss 7\nnothing\n")
-    assert list(block.places[0]) == [0, 16]
-    chosen.turn_down(block.lines.kind_of(0), 0)
-    following = chosen.look_at(b"loss 8\nno loss here 99\nno loss at all\n")
-    assert [*following.places[0]] == [0, 23]
-    assert [*reversed(following.places[0])] == [23, 0]
+    text = b"no loss here 12\nloss 7\nno loss here 99\rloss 8\nno loss at all\nloss 9"
+    assert sorted(found_by_scanner(text, (loss,), 1 << 16)) == [("X", "loss", line) for line in (2, 3, 5)]
 
 
-@pytest.mark.parametrize("num_strange", [0, 1], ids=["kinds-are-learned", "no-line-is-like-another"])
-def test_a_piece_is_forgotten_with_its_last_reader(num_strange: int) -> None:
-    chosen = LineFilter((Signature("X", "loss", ("loss",), r"loss \d"),))
-    chosen._num_strange = num_strange
-    block = chosen.look_at(b"loss 7\n")
-    assert block.is_by_kind is not bool(num_strange)
-    assert [*block.places[0]] == [0]
-    seen = weakref.ref(block.lines)
-    del block
-    assert seen() is None
-
-
-def test_the_memory_for_kinds_is_bounded_when_no_line_is_like_another() -> None:
-    chosen = LineFilter(signatures(build()))
+def test_the_memory_for_lines_is_bounded_when_no_line_is_like_another() -> None:
+    scanner = LogScanner((Signature("X", "loss", ("loss",), r"loss \d"),))
     draw = random.Random(5)
-    size = 0
-    for _ in range(40):
-        data = b"".join(
-            b"%s\n" % draw.randbytes(40).hex().translate({48 + n: 103 + n for n in range(10)}).encode()
-            for _ in range(4_000)
-        )
-        chosen.look_at(data)
-        size = max(size, chosen.num_known_bytes)
-    assert 0 < size < 24 << 20
+    letters = {48 + n: 103 + n for n in range(10)}
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            scanner.feed(
+                b"".join(
+                    f"no loss in {draw.randbytes(40).hex().translate(letters)}\n".encode()
+                    for _ in range(4_000)
+                )
+            )
+        assert tracemalloc.get_traced_memory()[0] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
@@ -229,18 +179,20 @@ def test_few_of_many_lines_that_differ_only_in_digits_are_decoded(
     assert 0 < len(decoded) < num_lines / 100
 
 
-def test_a_line_with_many_literals_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_with_many_literals_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     draw, num_lines = random.Random(7), 5_000
-    asked: list[int] = []
-    search_of = line_filter._search_of
+    searched: list[str] = []
 
-    def counted(words: Sequence[bytes]) -> Callable[[bytes, int, int], object]:
-        holds = search_of(words)
-        return lambda text, start, end: (asked.append(start), holds(text, start, end))[1]
+    def counted(signature: Signature, pattern: re.Pattern[str], words: str) -> re.Match[str] | None:
+        searched.append(words)
+        return search(signature, pattern, words)
 
-    monkeypatch.setattr(line_filter, "_search_of", counted)
-    chosen = LineFilter((Signature("X", "x", ("unable to mmap",), "Error.*?unable to mmap"),))
-    lines = ["".join(draw.choices("abcdefgh", k=20)) + " unable to mmap" * 9 for _ in range(num_lines)]
-    block = chosen.look_at("\n".join([*lines, "Error: unable to mmap"]).encode() + b"\n")
-    assert list(block.places[0]) == [sum(len(line) + 1 for line in lines)]
-    assert len(asked) == num_lines + 1
+    monkeypatch.setattr(log_scanner, "search", counted)
+    wanted = (Signature("X", "x", ("unable to mmap", "mmap"), "Error.*?unable to mmap"),)
+    lines = [
+        "".join(draw.choices("abcdefgh", k=draw.randint(15, 25))) + " unable to mmap" * 9
+        for _ in range(num_lines)
+    ]
+    text = "\n".join([*lines, "Error: unable to mmap"]).encode() + b"\n"
+    assert [*found_by_scanner(text, wanted, 1 << 30)] == [("X", "x", num_lines + 1)]
+    assert len(searched) == num_lines + 1
