@@ -60,14 +60,16 @@ class LineFilter:
         """The lines of this text that contain literals."""
         text = text.replace(b"\r", b"\n") + b"\n"
         kinds, failed_by_kind = text.translate(_KIND), defaultdict[bytes, set[int]](set)
-        block, lines = Block(text, {}, {}), defaultdict[int, list[int]](list)
+        block, lines = Block(text, {}, {}), defaultdict[int, dict[int, None]](dict)
         line = end = 0
         for number, start, _ in self._automaton.find_matches_as_indexes(text, overlapping=True):
             if start >= end:
                 line, end = text.rfind(b"\n", 0, start) + 1, text.find(b"\n", start)
                 block.failed[line] = failed_by_kind[kinds[line:end]]
-            lines[number].append(line)
+            lines[number][line] = None
         for number, found in lines.items():
+            places = [*found]
             for index in self._wanted[number]:
-                block.places[index] = sorted({*found, *block.places.get(index, ())})
+                others = block.places.get(index)
+                block.places[index] = sorted({*others, *places}) if others else places
         return block
