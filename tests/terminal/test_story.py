@@ -33,7 +33,7 @@ def settle(terminal: Terminal) -> None:
 
     def is_still() -> bool:
         seen.append(re.sub(r"\d+ s", "", terminal.screen()))
-        return len(seen) > 4 and len(set(seen[-4:])) == 1
+        return len(seen) > 7 and len(set(seen[-7:])) == 1
 
     wait_until(is_still, 10, "the screen stands still", every_s=0.15)
 

@@ -95,6 +95,7 @@ async def test_scrolling_crosses_the_edges_of_windows(tmp_path: Path, small_wind
     path = _write(tmp_path, _steps(600))
     async with opened(_session(path), size=(80, 24)) as driver:
         pager = await _open_log(driver)
+        await driver.sees("step 600 all")
         seen: set[int] = set()
         while 1 not in seen:
             rows = [row.split() for row in driver.text().splitlines()]
