@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from coach.trusted import read_trusted
+
 SCHEMA = 1
 MAX_TELEMETRY_RECORD_BYTES = (
     900  # srun cuts and interleaves lines longer than 1 KiB; files and streams share one format
@@ -272,7 +274,7 @@ def _as_text(value: Mapping[str, Any]) -> str:
 def read_json(path: Path) -> Dict[str, Any]:
     """Read one JSON object. Raises RunFileError if the file is missing, torn, or not an object."""
     try:
-        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+        text = read_trusted(path, owner=None, follows_links=True).decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         raise RunFileError(path, "no such file") from None
     except OSError as error:

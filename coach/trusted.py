@@ -1,0 +1,142 @@
+"""Opens files and folders, and refuses what somebody else could have put there.
+
+The owner of what was opened decides, never a name: between a look at a name and its opening, another user can
+exchange the file or a link. Node code runs this too: Python >= 3.9, standard library only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import BinaryIO, Optional
+
+MAX_BYTES = 16 << 20
+"""Bytes: the longest file that `read_trusted` reads, unless the caller names another limit."""
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def open_trusted(
+    path: "os.PathLike[str] | str",
+    *,
+    owner: Optional[int],
+    or_public: bool = False,
+    follows_links: bool = False,
+) -> BinaryIO:
+    """Open a regular file for reading. It is judged after it was opened, and never waits for a writer.
+
+    `owner` is the uid to which the file must belong; None: the user named this file, so it may be anybody's.
+    A file of root also passes where `owner` is this user: root may do what this user may. `or_public` admits
+    a file of another owner if all users may read it: its mode and the folders above it say so. Without
+    `follows_links`, `path` itself must not be a symbolic link.
+
+    Raises OSError, whose `strerror` says what is wrong.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags if follows_links else flags | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ELOOP and not follows_links:
+            raise _refused(path, "a symbolic link, not a file") from None
+        if error.errno == errno.ENXIO:
+            raise _refused(path, "a socket or device, not a file") from None
+        raise
+    try:
+        found = os.fstat(descriptor)
+        refuse_special(found.st_mode, path)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        is_public = or_public and found.st_mode & stat.S_IROTH and _all_may_enter(descriptor)
+        if owner is not None and not is_public and not _belongs(found.st_uid, owner):
+            raise _refused(path, f"belongs to {user_name(found.st_uid)}, not to {user_name(owner)}")
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_trusted(
+    path: "os.PathLike[str] | str",
+    *,
+    owner: Optional[int],
+    limit: int = MAX_BYTES,
+    or_public: bool = False,
+    follows_links: bool = False,
+) -> bytes:
+    """Read a whole file of at most `limit` bytes at once; the other arguments are `open_trusted`'s. Raises
+    OSError, also if the file is longer."""
+    with open_trusted(path, owner=owner, or_public=or_public, follows_links=follows_links) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"longer than {limit:,} bytes", str(path))
+    return data
+
+
+def refuse_special(mode: int, path: "os.PathLike[str] | str") -> None:
+    """Refuse pipes and devices: reading one takes data from its real reader, or never ends. Raises
+    OSError."""
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
+        raise OSError(errno.EINVAL, f"a {kind}, not a file", str(path))
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder and its missing parents, accessible only to their owner, or see that nobody else may
+    change what is in it: it belongs to this user, and only this user may write there.
+
+    Raises OSError, whose `strerror` says what is wrong and what would be right.
+    """
+    missing = [folder]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    problem = why_not_private(folder)
+    if problem is not None:
+        raise _refused(folder, problem)
+
+
+def why_not_private(folder: Path) -> Optional[str]:
+    """Why others could change what is in an existing folder; None if they cannot. A folder above counts if
+    everybody may rename what is in it. Raises OSError if the folder cannot be looked at."""
+    found = folder.stat()
+    if found.st_uid != os.geteuid():
+        return f"belongs to {user_name(found.st_uid)}; name a folder of your own"
+    if not stat.S_ISDIR(found.st_mode):
+        return "not a folder"
+    if found.st_mode & _OTHERS_WRITE:
+        return f"others may write in it: chmod go-w {folder}"
+    for above in folder.resolve().parents:
+        mode = above.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return f"everybody may rename it, since everybody may write in {above}; name another folder"
+    return None
+
+
+def user_name(uid: int) -> str:
+    """The login name, or the uid as text."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _belongs(uid: int, owner: int) -> bool:
+    return uid == owner or (uid == 0 and owner == os.geteuid())
+
+
+def _all_may_enter(descriptor: int) -> bool:
+    """True if every user may enter the folders above the opened file."""
+    try:
+        # The link's text is needed: the place of the file that was opened, whatever its name leads to now.
+        place = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
+        return all(folder.stat().st_mode & stat.S_IXOTH for folder in Path(place).parents)
+    except OSError:
+        return False
+
+
+def _refused(path: "os.PathLike[str] | str", problem: str) -> OSError:
+    return OSError(errno.EPERM, problem, str(path))
