@@ -65,10 +65,10 @@ assert not [path for path in Path(changed.path).parents[1].iterdir() if path.nam
 # A process that was suspended for longer than a lock lives finds the copy of another one.
 (source / "deep" / "b").write_text("world?")
 copy = staging._copy
-def twice(*of):
-    copy(*of)
-    copy(*of)
-staging._copy = twice
+def late_copy(source, files, to, show_alive):
+    copy(source, files, to, show_alive)
+    shutil.copytree(to.parent, to.parents[1] / to.parent.name.split(".")[1])
+staging._copy = late_copy
 late = staging.stage(source, str(target))
 assert (Path(late.path) / "deep" / "b").read_text() == "world?"
 assert not [path for path in Path(late.path).parents[1].iterdir() if path.name.startswith(".")]

@@ -13,7 +13,7 @@ from tests.trainers.conftest import TRAINERS
 from tests.waiting import PATIENCE, wait_until
 
 MAKER = """
-import os, sys, time
+import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from common import once
@@ -21,16 +21,14 @@ final, real, skew_s, mode = Path(sys.argv[2]), time.time, float(sys.argv[3]), sy
 time.time = lambda: real() + skew_s
 print("ready", flush=True)
 sys.stdin.readline()
-with once.one_at_a_time(final.with_name(".lock"), final.exists) as show_alive:
-    if not final.exists():
-        with open(final.with_name("made"), "a") as made:
-            made.write("x")
-        if mode == "stuck":
-            print("making", flush=True)
-            sys.stdin.readline()
-        show_alive()
-        final.with_name("new").mkdir()
-        os.rename(final.with_name("new"), final)
+def make(folder, show_alive):
+    with open(final.with_name("made"), "a") as made:
+        made.write("x")
+    if mode == "stuck":
+        print("making", flush=True)
+        sys.stdin.readline()
+    show_alive()
+once.made_once(final, make)
 print("there" if final.exists() else "missing", flush=True)
 """
 
@@ -61,7 +59,7 @@ def test_ranks_on_nodes_whose_clocks_differ_by_hours_make_the_data_once(tmp_path
 
 
 def test_a_maker_that_was_killed_is_replaced_when_its_lock_is_old(tmp_path: Path) -> None:
-    final, lock = tmp_path / "data", tmp_path / ".lock"
+    final, lock = tmp_path / "data", tmp_path / ".data.lock"
     killed, next_one = start(final, mode="stuck"), start(final)
     go(killed)
     assert killed.stdout is not None
@@ -73,6 +71,7 @@ def test_a_maker_that_was_killed_is_replaced_when_its_lock_is_old(tmp_path: Path
     assert next_one.communicate(timeout=60 * PATIENCE)[0] == "there\n"
     assert (tmp_path / "made").read_text() == "xx"
     assert not lock.exists()
+    assert final.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_slow_maker_that_shows_that_it_is_alive_is_not_replaced(

@@ -8,8 +8,11 @@ owner shows that it is alive by touching it, and its age is judged by the file s
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import shutil
+import tempfile
 import time
 from pathlib import Path
 from typing import Callable, Iterator
@@ -19,6 +22,35 @@ STALE_S = 60.0
 data."""
 _RETRY_S = 0.1
 _AGE_CHECK_INTERVAL_S = 1.0
+
+
+def made_once(final: Path, make: Callable[[Path, Callable[[], None]], None]) -> bool:
+    """Have the folder `final`, and return True if this process made it. Any number of processes may call this
+    at once, on any number of nodes.
+
+    `make` fills a new folder, and calls the function that it gets from time to time, to be known alive. Only
+    this user can write in a folder that is made here; another's folder of that name raises OSError.
+    """
+    is_made_here = False
+    final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not final.exists():
+        with one_at_a_time(final.with_name(f".{final.name}.lock"), final.exists) as show_alive:
+            if not final.exists():
+                unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
+                try:
+                    make(unfinished, show_alive)
+                    try:
+                        unfinished.rename(final)
+                    except OSError:
+                        if not final.exists():  # otherwise another process was first, and made the same
+                            raise
+                    is_made_here = True
+                finally:
+                    shutil.rmtree(unfinished, ignore_errors=True)
+    found = final.stat()
+    if found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, "another user may have written it", str(final))
+    return is_made_here
 
 
 @contextlib.contextmanager

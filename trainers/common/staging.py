@@ -12,14 +12,13 @@ import hashlib
 import os
 import shutil
 import stat
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
 from common.distributed import TrainerError, counted, node_name, print_rank0
-from common.once import one_at_a_time
+from common.once import made_once
 
 _CHUNK = 4 * 1024 * 1024
 _MARGIN = 1.05
@@ -52,13 +51,13 @@ def stage(source: Path, stage_to: str | None) -> Staged:
     folder = _private_folder(Path(stage_to) if stage_to else node_local_dir())
     final = folder / _digest(source, files)
     started = time.perf_counter()
-    is_copied = False
+
+    def make(unfinished: Path, show_alive: Callable[[], None]) -> None:
+        _check_room(folder, num_bytes)
+        _copy(source, files, unfinished / source.name, show_alive)
+
     try:
-        with one_at_a_time(folder / f".{final.name}.lock", final.exists) as show_alive:
-            if not final.exists():
-                _check_room(folder, num_bytes)
-                _copy(source, files, final, show_alive)
-                is_copied = True
+        is_copied = made_once(final, make)
     except OSError as error:
         raise TrainerError(
             f"{folder}: cannot hold a copy of {source} ({error}); --stage_to names another folder on "
@@ -128,26 +127,17 @@ def _check_room(folder: Path, num_bytes: int) -> None:
 
 
 def _copy(
-    source: Path, files: list[tuple[str, int, int]], final: Path, show_alive: Callable[[], None]
+    source: Path, files: list[tuple[str, int, int]], copy: Path, show_alive: Callable[[], None]
 ) -> None:
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
-    try:
-        for name, _, _ in files:
-            target = unfinished / source.name / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with open(source / name, "rb") as read, open(target, "wb") as written:
-                while chunk := read.read(_CHUNK):
-                    written.write(chunk)
-                    show_alive()
-                written.flush()
-                os.fsync(written.fileno())  # or the disk would do its work during the training, not timed
-        try:
-            unfinished.rename(final)
-        except OSError:
-            if not final.exists():  # otherwise another process was first, and made the same
-                raise
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    for name, _, _ in files:
+        target = copy / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(source / name, "rb") as read, open(target, "wb") as written:
+            while chunk := read.read(_CHUNK):
+                written.write(chunk)
+                show_alive()
+            written.flush()
+            os.fsync(written.fileno())  # or the disk would do its work during the training, not timed
 
 
 def _read_time(folder: Path, files: list[tuple[str, int, int]]) -> float:

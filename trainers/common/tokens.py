@@ -11,10 +11,7 @@ import argparse
 import hashlib
 import json
 import math
-import os
 import platform
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterator
@@ -25,7 +22,7 @@ from torch.utils.data import Dataset, Subset
 
 from common.data import DatasetInfo, default_cache_dir
 from common.distributed import TrainerError, counted, print_rank0, rank_from_env
-from common.once import one_at_a_time
+from common.once import made_once
 from common.text import MOST_BYTES, standard_library_files
 from common.tokenizer import END_OF_TEXT, learn, read_tokenizer, write_tokenizer
 
@@ -173,7 +170,7 @@ def read_tokens(path: Path, tokenizer: Any = None) -> np.ndarray[Any, Any]:
     bits can number has its own in 32."""
     try:
         if path.suffix == ".npy":
-            tokens = np.load(path, mmap_mode="r")
+            tokens = np.load(path, mmap_mode="r", allow_pickle=False)
             if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
                 raise ValueError(f"{tokens.ndim} dimensions of {tokens.dtype}: expected one, of integers")
             return tokens
@@ -223,13 +220,13 @@ def _tokenized(args: argparse.Namespace, files: list[Path], tokenizer: Any) -> P
     """The folder with train.bin, val.bin and tokenizer.json of these texts, made if it is not there."""
     cache_dir = Path(args.cache_dir) if args.cache_dir else default_cache_dir()
     final = cache_dir.absolute() / f"tokens-{_fingerprint(args, files, tokenizer)}"
+
+    def make(folder: Path, show_alive: Callable[[], None]) -> None:
+        print_rank0(f"data: tokenizing {counted(len(files), 'file')}, once, into {final}")
+        _tokenize(folder, files, tokenizer, args.vocabulary, show_alive)
+
     try:
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        if not final.exists():
-            with one_at_a_time(final.with_name(f".{final.name}.lock"), final.exists) as show_alive:
-                if not final.exists():
-                    print_rank0(f"data: tokenizing {counted(len(files), 'file')}, once, into {final}")
-                    _tokenize(final, files, tokenizer, args.vocabulary, show_alive)
+        made_once(final, make)
     except OSError as error:
         raise TrainerError(
             f"{cache_dir}: cannot hold the tokens ({error}); --cache_dir names another folder"
@@ -250,29 +247,20 @@ def _fingerprint(args: argparse.Namespace, files: list[Path], tokenizer: Any) ->
 
 
 def _tokenize(
-    final: Path, files: list[Path], tokenizer: Any, vocabulary: int, show_alive: Callable[[], None]
+    folder: Path, files: list[Path], tokenizer: Any, vocabulary: int, show_alive: Callable[[], None]
 ) -> None:
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
-    try:
-        if tokenizer is None:
-            tokenizer = learn(_to_learn_from(files, show_alive), vocabulary)
-        write_tokenizer(tokenizer, unfinished)
-        end = tokenizer.token_to_id(END_OF_TEXT)
-        with open(unfinished / "train.bin", "wb") as train, open(unfinished / "val.bin", "wb") as held_out:
-            for number, text, is_end in documents(files):
-                tokens = tokenizer.encode(text, add_special_tokens=False).ids + [end] * is_end
-                file = held_out if number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else train
-                np.array(tokens, dtype=_dtype(tokenizer)).tofile(file)
-                show_alive()
-        if not (unfinished / "val.bin").stat().st_size:
-            _hold_out_the_end(unfinished, _dtype(tokenizer))
-        try:
-            os.rename(unfinished, final)
-        except OSError:
-            if not final.exists():  # otherwise another process was first, and made the same
-                raise
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    if tokenizer is None:
+        tokenizer = learn(_to_learn_from(files, show_alive), vocabulary)
+    write_tokenizer(tokenizer, folder)
+    end = tokenizer.token_to_id(END_OF_TEXT)
+    with open(folder / "train.bin", "wb") as train, open(folder / "val.bin", "wb") as held_out:
+        for number, text, is_end in documents(files):
+            tokens = tokenizer.encode(text, add_special_tokens=False).ids + [end] * is_end
+            file = held_out if number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else train
+            np.array(tokens, dtype=_dtype(tokenizer)).tofile(file)
+            show_alive()
+    if not (folder / "val.bin").stat().st_size:
+        _hold_out_the_end(folder, _dtype(tokenizer))
 
 
 def _hold_out_the_end(folder: Path, dtype: Any) -> None:
