@@ -2,7 +2,7 @@
 
     python benchmarks/plain_loop.py FOLDER STEPS BATCH_SIZE WIDTH
 
-`FOLDER` holds cifar-10-batches-py. Prints samples per second, over all steps but the first ten.
+`FOLDER` holds CIFAR-10 or generated images. Prints samples per second, over all steps but the first ten.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trainers"))
 
 import torch
-from common.data import MEAN, STD, GeneratedCIFAR10
+from common.data import MEAN, STD, SmallImages, read_cifar10
 from common.models import SimpleCNN
 from torch import nn
 from torch.utils.data import DataLoader
@@ -27,7 +27,7 @@ def main() -> None:
     folder, steps, batch_size, width = sys.argv[1], *map(int, sys.argv[2:5])
     normalize = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
     augment = [v2.RandomCrop(32, padding=4), v2.RandomHorizontalFlip()]
-    train_set = GeneratedCIFAR10(folder, train=True, transform=v2.Compose(augment + normalize))
+    train_set = SmallImages(*read_cifar10(Path(folder))[0], v2.Compose(augment + normalize))
     loader = DataLoader(train_set, batch_size, shuffle=True)
     model = SimpleCNN(width)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from common.arguments import TrainerParser
 from common.checkpoint import Checkpoints
-from common.data import FOLDER, default_cache_dir, find_cifar10, generate_cifar10, load_data
+from common.data import default_cache_dir, find_cifar10, generate_cifar10, load_data
 from common.distributed import pick_device, require_single_process, run
 from common.loading import evaluation_loader, training_loader
 from common.models import build_model, loss_of
@@ -49,8 +49,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     torch.manual_seed(args.seed)
 
     # Copy the data to this node's disk. All later reads use the copy.
-    shared = find_cifar10(args.data_dir) or generate_cifar10(Path(args.cache_dir or default_cache_dir()))
-    staged = stage(shared / FOLDER, args.stage_to)
+    cache = args.cache_dir or default_cache_dir()
+    staged = stage(find_cifar10(args.data_dir, cache) or generate_cifar10(Path(cache)), args.stage_to)
     training.metrics.event("staging", 0, **vars(staged))
     args.data_dir = staged.path
 

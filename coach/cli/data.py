@@ -26,9 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", dest="action", metavar="")
     what = "get CIFAR-10, check it and put it where the trainers look"
     fetch = actions.add_parser("fetch", help=what, description=sentence(what))
-    fetch.add_argument(
-        "--dir", metavar="DIR", help="folder to put it in (default: data_dir, else $SCRATCH/data or ~/data)"
-    )
+    fetch.add_argument("--dir", metavar="DIR", help="folder to put it in (default: data_dir, else cache_dir)")
     fetch.add_argument(
         "--file", metavar="FILE", help="take cifar-10-python.tar.gz from here, without a network"
     )

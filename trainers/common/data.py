@@ -1,49 +1,55 @@
-"""CIFAR-10: the real images where they are found, otherwise generated ones in the same files and format.
+"""CIFAR-10: the real images where they are found, otherwise generated ones.
 
 Compute nodes often have no internet, and a lesson must not fail for want of 170 MB. The generated set is
-learnable, and every result on it says that it is not CIFAR-10. Everything reads it through
-torchvision.datasets.CIFAR10, like the real one.
+learnable, and every result on it says that it is not CIFAR-10. The real files are pickles, and a pickle can
+run a program: only the published files are read, and of them only arrays, lists and text.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import os
 import pickle
-import shutil
-import tempfile
 from pathlib import Path
-from typing import Any, Callable, ClassVar
+from typing import Any, Callable
 
 import numpy as np
+from PIL import Image
 from torch.utils.data import Dataset, Subset
 
+from common.arrays import NAMES, Array, read_arrays
 from common.brought import load_brought
 from common.distributed import Refused, TrainerError, node_name, print_rank0
 from common.images import DatasetInfo as DatasetInfo
 from common.images import ImagesInfo as ImagesInfo
 from common.images import shown, transforms
-from common.once import one_at_a_time
+from common.once import made_once
 from common.text import load_text
 from common.vision import datasets, v2
 
 CIFAR10_KINDS = ("auto", "cifar10", "generated")
 FOLDER = "cifar-10-batches-py"
-MARKER = "SYNTHETIC"
-CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta")
+TRAIN_FILES, TEST_FILES = dict(datasets.CIFAR10.train_list), dict(datasets.CIFAR10.test_list)
+"""Name of a published file → its MD5."""
+GENERATED = "cifar-10-generated.npz"
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-GENERATOR_VERSION = 2
-"""Goes up with every change of the images: a set that lies in a cache is never taken for another."""
+GENERATOR_VERSION = 3
+"""Goes up with every change of the set: one that lies in a cache is never taken for another."""
 
 
-class GeneratedCIFAR10(datasets.CIFAR10):
-    """The generated files: as torchvision reads the real ones, without the published checksums."""
+class SmallImages(Dataset[Any]):
+    """Images as bytes (image, row, column, colour) and their classes, made ready by `transform`."""
 
-    meta: ClassVar = {**datasets.CIFAR10.meta, "md5": None}
-    train_list: ClassVar = [[name, None] for name, _ in datasets.CIFAR10.train_list]
-    test_list: ClassVar = [[name, None] for name, _ in datasets.CIFAR10.test_list]
+    def __init__(self, data: Array, targets: Array, transform: Callable[[Any], Any]) -> None:
+        self.data, self.targets, self.transform = data, targets, transform
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.transform(Image.fromarray(self.data[index])), int(self.targets[index])
 
 
 def load_data(args: argparse.Namespace) -> tuple[Dataset[Any], Dataset[Any], ImagesInfo]:
@@ -75,27 +81,20 @@ def load_cifar10(
 ) -> tuple[Dataset[Any], Dataset[Any], ImagesInfo]:
     """The training set (augmented), the test set, and their description. `num_train_samples` keeps only the
     first ones; 0: all."""
-    root = None if kind == "generated" else find_cifar10(data_dir, is_needed=kind == "cifar10")
-    if root is None:
-        root = generate_cifar10(Path(cache_dir) if cache_dir else default_cache_dir())
-    is_synthetic = (root / FOLDER / MARKER).exists()
+    folder = None if kind == "generated" else find_cifar10(data_dir, cache_dir, is_needed=kind == "cifar10")
+    if folder is None:
+        folder = generate_cifar10(Path(cache_dir or default_cache_dir()))
+    train, test = read_cifar10(folder)
+    is_synthetic = (folder / GENERATED).is_file()
     fit = [] if image_size == 32 else [v2.Resize(image_size)]
     ready, as_it_is = transforms("crop_flip" if augment == "auto" else augment, image_size, fit, MEAN, STD)
-    files = GeneratedCIFAR10 if is_synthetic else datasets.CIFAR10
-    try:
-        train_set: Dataset[Any] = files(str(root), train=True, transform=ready)
-        test_set: Dataset[Any] = files(str(root), train=False, transform=as_it_is)
-    except Exception as error:  # a damaged pickle raises almost any
-        reason = shown((str(error).splitlines() or [type(error).__name__])[0])
-        raise TrainerError(
-            f"{root / FOLDER}: not the published CIFAR-10 files, or damaged ({reason}); delete or replace "
-            "them"
-        ) from error
-    if 0 < num_train_samples < len(train_set):  # type: ignore[arg-type] # CIFAR10 has a length
+    train_set: Dataset[Any] = SmallImages(*train, ready)
+    test_set = SmallImages(*test, as_it_is)
+    if 0 < num_train_samples < len(train_set):  # type: ignore[arg-type] # it has a length
         train_set = Subset(train_set, range(num_train_samples))
     info = ImagesInfo(
         "CIFAR-10 (generated stand-in)" if is_synthetic else "CIFAR-10",
-        str(root / FOLDER),
+        str(folder),
         is_synthetic,
         image_size=image_size,
     )
@@ -109,20 +108,21 @@ def load_cifar10(
     return train_set, test_set, info
 
 
-def find_cifar10(data_dir: str | None, is_needed: bool = False) -> Path | None:
-    """The folder that holds cifar-10-batches-py: the one that was named, else the usual places.
+def find_cifar10(data_dir: str | None, cache_dir: str | None, is_needed: bool = False) -> Path | None:
+    """The folder of the images: in the folder that was named, else in the cache or in ~/data.
 
     Raises Refused when real data were asked for, by a folder or by `is_needed`, and are not there: generated
     ones would silently be another task.
     """
     if data_dir:
         named = Path(data_dir).expanduser()
-        places = [named, named.parent] if named.name == FOLDER else [named]
+        places = [named, named / FOLDER]
     else:
-        homes = [os.environ.get(name) for name in ("SLURM_TMPDIR", "SCRATCH", "HOME")]
-        places = [Path("data"), *(Path(home) / "data" for home in homes if home)]
+        places = [Path(cache_dir or default_cache_dir()) / FOLDER, Path.home() / "data" / FOLDER]
     for place in places:
-        if all((place / FOLDER / name).is_file() for name in FILES):
+        if (place / GENERATED).is_file() or all(
+            (place / name).is_file() for name in (*TRAIN_FILES, *TEST_FILES)
+        ):
             return place.absolute()
     if data_dir or is_needed:
         folder = data_dir or str(Path.home() / "data")
@@ -134,6 +134,48 @@ def find_cifar10(data_dir: str | None, is_needed: bool = False) -> Path | None:
             "leave out data_dir to train on generated data",
         )
     return None
+
+
+def read_cifar10(folder: Path) -> list[tuple[Array, Array]]:
+    """Images and classes, for training and for the test, of the generated or the published files."""
+    if (folder / GENERATED).is_file():
+        return read_arrays(folder / GENERATED)
+    sets = []
+    for files in (TRAIN_FILES, TEST_FILES):
+        parts = [_published(folder / name, md5) for name, md5 in files.items()]
+        labels = np.concatenate([part["labels"] for part in parts])
+        sets.append((_by_pixels(np.concatenate([part["data"] for part in parts])), labels))
+    return sets
+
+
+def _published(path: Path, md5: str) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise TrainerError(f"{shown(path)}: cannot be read ({error.strerror})") from error
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
+        raise TrainerError(
+            f"{shown(path)}: not the published CIFAR-10 file, or a damaged one; delete or replace it"
+        )
+    part: dict[str, Any] = _ArraysOnly(io.BytesIO(content), encoding="latin1").load()
+    return part
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Runs nothing that a pickle names, except what makes an array of numbers."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _OF_ARRAYS:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"it names {module}.{name}, which is no array")
+
+
+_OF_ARRAYS = (("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"))
+
+
+def _by_pixels(rows: Array) -> Array:
+    """Images as (image, row, column, colour), of rows of numbers by colour."""
+    return rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
 
 
 def default_cache_dir() -> Path:
@@ -148,49 +190,25 @@ def default_cache_dir() -> Path:
 def generate_cifar10(cache_dir: Path, num_train: int = 10_000, num_test: int = 2_000) -> Path:
     """Make the generated set once and return its folder. Any number of processes may call this at once, on
     any number of nodes."""
-    name = f"cifar-10-generated-{num_train}-{num_test}-v{GENERATOR_VERSION}"
-    final = cache_dir.absolute() / name
-    if final.exists():
-        return final
+    final = cache_dir.absolute() / f"cifar-10-generated-{num_train}-{num_test}-v{GENERATOR_VERSION}"
+
+    def make(folder: Path, show_alive: Callable[[], None]) -> None:
+        print_rank0(f"data: no CIFAR-10 found, generating {num_train + num_test} images in {final}")
+        parts = []
+        for seed, numbers in enumerate([*np.array_split(range(num_train), 5), range(num_test)]):
+            parts.append(generate_images(len(numbers), seed))
+            show_alive()
+        train_images, train_labels = map(np.concatenate, zip(*parts[:-1]))  # noqa: B905 - no strict= in Python 3.9
+        arrays = (_by_pixels(train_images), train_labels, _by_pixels(parts[-1][0]), parts[-1][1])
+        np.savez(folder / GENERATED, **dict(zip(NAMES[0], arrays)))  # noqa: B905 - the same
+
     try:
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(final.with_name(f".{final.name}.lock"), final.exists) as show_alive:
-            if not final.exists():
-                print_rank0(f"data: no CIFAR-10 found, generating {num_train + num_test} images in {final}")
-                _generate(final, num_train, num_test, show_alive)
+        made_once(final, make)
     except OSError as error:
         raise TrainerError(
             f"{cache_dir}: cannot hold the generated data ({error}); --cache_dir names another folder"
         ) from error
     return final
-
-
-def _generate(final: Path, num_train: int, num_test: int, show_alive: Callable[[], None]) -> None:
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
-    try:
-        folder = unfinished / FOLDER
-        folder.mkdir()
-        sizes = [len(part) for part in np.array_split(range(num_train), 5)] + [num_test]
-        for seed, (name, size) in enumerate(zip(FILES, sizes)):  # noqa: B905 - no strict= in Python 3.9
-            images, labels = generate_images(size, seed)
-            _write_batch(folder / name, images, labels, f"generated, {name}")
-            show_alive()
-        meta = {
-            b"num_cases_per_batch": sizes[0],
-            b"label_names": [name.encode() for name in CLASSES],
-            b"num_vis": 3072,
-        }
-        (folder / FILES[-1]).write_bytes(_python2_pickle(meta))
-        (folder / MARKER).write_text(
-            "Generated images in the format of CIFAR-10. Results on them are not CIFAR-10 results.\n"
-        )
-        try:
-            os.rename(unfinished, final)
-        except OSError:
-            if not final.exists():  # otherwise another process was first, and made the same
-                raise
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def generate_images(num_images: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -225,32 +243,3 @@ def generate_images(num_images: int, seed: int) -> tuple[np.ndarray[Any, Any], n
     noise = random.normal(0, 0.05, (num_images, 3, 32, 32)).astype(np.float32)
     images = np.clip(background + 0.5 * colour * wave[:, None] + noise, 0, 1)
     return (images * 255).astype(np.uint8).reshape(num_images, 3072), labels
-
-
-def _write_batch(path: Path, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], title: str) -> None:
-    names = [f"{CLASSES[label]}_s_{number:06d}.png".encode() for number, label in enumerate(labels)]
-    batch = {b"batch_label": title.encode(), b"labels": labels.tolist(), b"data": images, b"filenames": names}
-    path.write_bytes(_python2_pickle(batch))
-
-
-class _Python2Pickler(pickle._Pickler):  # type: ignore[name-defined,misc] # the pickler in Python, whose dispatch can be changed
-    """Writes bytes as Python 2 wrote its strings, as the real files have them: torchvision (latin1) and
-    loaders of bytes read both."""
-
-    dispatch: ClassVar = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined] # the same
-
-    def _save_bytes(self, data: bytes) -> None:
-        if len(data) < 256:
-            self.write(pickle.SHORT_BINSTRING + bytes([len(data)]) + data)
-        else:
-            self.write(pickle.BINSTRING + len(data).to_bytes(4, "little") + data)
-        self.memoize(data)
-
-    dispatch[bytes] = _save_bytes
-
-
-def _python2_pickle(value: dict[bytes, Any]) -> bytes:
-    file = io.BytesIO()
-    _Python2Pickler(file, protocol=2).dump(value)
-    # The module's name as in the real files: NumPy 1 does not know its new one, NumPy 2 knows both.
-    return file.getvalue().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n", 1)

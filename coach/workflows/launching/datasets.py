@@ -27,8 +27,6 @@ from coach.workflows.readonly import refuse_if_readonly
 TIMEOUT_S = 30.0
 """Longest silence of a server before the download fails, in seconds."""
 _BITE_BYTES = 1 << 20
-_MARKER = "SYNTHETIC"
-"""File that lies beside generated data; see trainers/common/data.py."""
 
 Progress = Callable[[int, int | None], None]
 """Called with the number of bytes received and the total number, None if unknown."""
@@ -88,8 +86,8 @@ def data_places(settings: Settings, env: Mapping[str, str], archive: Archive = C
     named = settings.data_dir
     if named is not None:
         return (named.parent, named) if named.name == archive.folder else (named,)
-    homes = (env.get(name) for name in ("SCRATCH", "HOME"))
-    return tuple(Path(home) / "data" for home in homes if home)
+    home = env.get("HOME")
+    return (settings.cache_dir, *([Path(home) / "data"] if home else []))
 
 
 def list_data(settings: Settings, env: Mapping[str, str], archive: Archive = CIFAR10) -> tuple[Place, ...]:
@@ -125,10 +123,6 @@ def _digits() -> Place:
 
 def _real(folder: Path, archive: Archive) -> Place:
     root = folder / archive.folder
-    if (root / _MARKER).exists():
-        return Place(
-            archive.name, "generated", str(folder), "there", "generated in the format of the real one"
-        )
     missing = [name for name in archive.files if not (root / name).is_file()]
     if len(missing) == len(archive.files):
         return Place(archive.name, "real", str(folder), "missing", f"no {archive.folder} there")
@@ -175,9 +169,7 @@ def fetch(
     is no network.
     """
     refuse_if_readonly(settings, "fetches nothing", Switch.FETCH)
-    target = folder or next(iter(data_places(settings, env, archive)), None)
-    if target is None:
-        raise UserError("no folder for the data: neither data_dir nor a home", "name one with --dir")
+    target = folder or data_places(settings, env, archive)[0]
     final = target / archive.folder
     if _real(target, archive).state == "verified":
         return final

@@ -79,7 +79,7 @@ def test_fetched_data_lie_where_trainers_look_and_count_as_verified(
     seen: list[int] = []
     for archive in serve():
         final = fetch(settings, env, lambda done, whole: seen.append(done), archive=archive)
-    assert final == tmp_path / "data" / "folder"
+    assert final == settings.cache_dir / "folder"
     assert {path.name: path.read_bytes() for path in final.iterdir()} == FILES
     assert seen[-1] == len(BYTES)
     assert not (tmp_path / "escaped").exists()
@@ -95,7 +95,7 @@ def test_without_a_network_the_error_says_so_and_names_the_remedy(
         fetch(settings, env, lambda done, whole: None, archive=ARCHIVE)
     assert "login node" in (caught.value.hint or "")
     assert "coach data fetch --file x.tar.gz" in (caught.value.hint or "")
-    assert list((tmp_path / "data").iterdir()) == []
+    assert list(settings.cache_dir.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_wrong_or_failed_download_is_not_kept(
     for archive in serve(body, status):
         with pytest.raises(UserError, match=words):
             fetch(settings, env, lambda done, whole: None, archive=archive)
-    assert list((tmp_path / "data").iterdir()) == []
+    assert list(settings.cache_dir.iterdir()) == []
 
 
 def test_a_copied_archive_does_without_a_network(
@@ -123,7 +123,7 @@ def test_a_copied_archive_does_without_a_network(
 
 
 def test_a_user_s_files_are_not_overwritten(settings: Settings, env: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "data" / "folder").mkdir(parents=True)
+    (tmp_path / "cache" / "folder").mkdir(parents=True)
     with pytest.raises(UserError, match="something else is there"):
         fetch(settings, env, lambda done, whole: None, archive=ARCHIVE)
 
@@ -131,7 +131,7 @@ def test_a_user_s_files_are_not_overwritten(settings: Settings, env: dict[str, s
 def test_damaged_and_incomplete_data_are_named_with_their_files(
     settings: Settings, env: dict[str, str], tmp_path: Path
 ) -> None:
-    folder = tmp_path / "data" / "folder"
+    folder = settings.cache_dir / "folder"
     folder.mkdir(parents=True)
     (folder / "data_batch_1").write_bytes(b"images")
     assert list_data(settings, env, ARCHIVE)[0].detail == "missing: batches.meta"
@@ -151,34 +151,32 @@ def test_a_data_dir_that_names_the_folder_of_the_set_is_found_as_the_trainers_fi
     assert (used.path, used.state) == (str(tmp_path / "sets"), "verified")
 
 
-def test_generated_data_are_never_called_real(
+def test_other_files_are_never_called_real_whatever_lies_beside_them(
     settings: Settings, env: dict[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "data" / "folder"
     folder.mkdir(parents=True)
-    for name, content in FILES.items():
-        (folder / name).write_bytes(content)
+    for name in FILES:
+        (folder / name).write_bytes(b"other")
     (folder / "SYNTHETIC").touch()
-    assert list_data(settings, env, ARCHIVE)[0].kind == "generated"
+    assert [place.state for place in list_data(settings, env, ARCHIVE)[:2]] == ["missing", "damaged"]
     (settings.cache_dir / "cifar-10-generated-10-2-v2").mkdir(parents=True)
     assert [place.kind for place in list_data(settings, {}, CIFAR10)] == [
-        *("generated", "text"),
+        *("real", "generated", "text"),
         *("real", "brought"),  # the digits beside the trainers, and a user's own data
     ]
 
 
-def test_generated_data_that_the_config_names_are_marked_as_used(
+def test_generated_data_never_replace_the_folder_that_the_config_names(
     settings: Settings, env: dict[str, str], tmp_path: Path
 ) -> None:
-    folder = tmp_path / "shared" / "folder"
-    folder.mkdir(parents=True)
-    (folder / "SYNTHETIC").touch()
     (settings.cache_dir / "cifar-10-generated-10-2-v2").mkdir(parents=True)
-    named = replace(settings, data_dir=tmp_path / "shared")
-    used = [place for place in list_data(named, env, ARCHIVE) if place.is_used and place.kind != "text"]
-    assert [(place.kind, place.path) for place in used] == [("generated", str(tmp_path / "shared"))]
+    assert [place.kind for place in list_data(settings, env, ARCHIVE) if place.is_used] == [
+        "generated",
+        "text",
+    ]
     elsewhere = replace(settings, data_dir=tmp_path / "nowhere")
-    assert not any(place.is_used for place in list_data(elsewhere, env, ARCHIVE) if place.kind != "text")
+    assert [place.kind for place in list_data(elsewhere, env, ARCHIVE) if place.is_used] == ["text"]
 
 
 def test_read_only_fetches_nothing(settings: Settings, env: dict[str, str]) -> None:
