@@ -1,5 +1,6 @@
 """The start of coach.pyz: it checks that this Python is new enough. Any Python can read it."""
 
+import os
 import sys
 
 NEEDED = (3, 11)
@@ -14,6 +15,9 @@ def main():
             % (NEEDED[0], NEEDED[1], sys.executable, found, sys.argv[0])
         )
         return 2
+    # As in coach/__init__.py: nothing comes from the current directory, which an empty entry of PYTHONPATH names.
+    if not all(map(os.path.isabs, os.environ.get("PYTHONPATH", "/").split(os.pathsep))):
+        sys.path[:] = [place for place in sys.path if place != os.getcwd()]
     import one_file
 
     return one_file.start(__file__.rpartition("/")[0], __loader__.get_data)

@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from shlex import quote
 
 from reference import write_reference
 
@@ -75,7 +76,10 @@ def _install(root: Path, python: str, wheelhouse: str) -> None:
     # Unchecked: a copy of the tree to another file system changes times, and no start asks for them.
     _run(own, "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash", venv / "lib")
     (root / "bin").mkdir()
-    (root / "bin" / "coach").symlink_to(Path("..") / VENV / "bin" / "coach")
+    start = root / "bin" / "coach"
+    # Isolated: no PYTHONPATH of a user, and so nothing of the current directory, is imported.
+    start.write_text(f'#!/bin/sh\nexec {quote(str(own))} -I -m coach "$@"\n', encoding="utf-8")
+    start.chmod(0o755)
     share = root / "share"
     write_reference(share)
     (share / "coach").mkdir()
@@ -83,7 +87,7 @@ def _install(root: Path, python: str, wheelhouse: str) -> None:
     shutil.copytree(HERE / "hooks", share / "coach" / "hooks")
     no_program = shutil.ignore_patterns("*.py", "__pycache__")
     shutil.copytree(CHECKOUT / "docs", share / "doc" / "coach", ignore=no_program)
-    _run(own, "-E", "-P", "-m", "coach", "--version")
+    _run(own, "-I", "-m", "coach", "--version")
     make_read_only(root)
 
 

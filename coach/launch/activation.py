@@ -122,7 +122,7 @@ def recording_lines(environment: Environment) -> list[str]:
             "end, if it is new enough."
         ),
         "RECORD=(python3)",
-        "if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2> /dev/null; then",
+        "if ! python3 -E -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2> /dev/null; then",
         '  RECORD=(srun --overlap --nodes=1 --ntasks=1 "${INSIDE[@]}" "$PYTHON")',
         "fi",
     ]

@@ -54,7 +54,7 @@ def signal_lines(plan: Plan) -> list[str]:
     if own is not None and own.kind is OwnKind.BATCH:
         # The program that the file starts may not be a Slurm step, and the file's shell would run its next
         # line.
-        usr1 = '"$PYTHON" "$CODE/coach/node" curtail --pid "$TRAINING" &'
+        usr1 = '"$PYTHON" -E "$CODE/coach/node" curtail --pid "$TRAINING" &'
     term = "" if is_slurm else '; kill -TERM "$TRAINING" || true'
     lines = _NEWEST_CHECKPOINT if is_slurm and has_signal and not is_long else ()
     return [
@@ -159,7 +159,5 @@ def _local_ending(plan: Plan, own_file: str | None) -> list[str]:
 
 def _ended(plan: Plan) -> str:
     python = recording_words(plan.environment)
-    return (
-        f'{python} "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || '
-        "true"
-    )
+    end = '--run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE"'
+    return f'{python} -E "$CODE/coach/node" ended {end} || true'

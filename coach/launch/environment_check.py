@@ -36,8 +36,9 @@ _TIMEOUT_S = 5.0
 _MAX_LACKING = 3
 _NO_CANDIDATE = "name an environment that has it: --env venv=PATH, conda=NAME or modules=NAME/1.2"
 _ASK = """
-import sys
-sys.path[:] = [folder for folder in sys.path if folder]
+import os, sys
+brought = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+sys.path[:1] = [folder for folder in brought if os.path.isabs(folder)]
 import importlib.metadata
 import importlib.util
 try:
@@ -406,7 +407,7 @@ def is_trusted(python: str) -> bool:
 
 def _ask(python: str, modules: tuple[str, ...], io: Io) -> Mapping[str, str] | None:
     """The interpreter's own answer; None if it gave none."""
-    result = io.run(Query("torch-version", (python, "-c", _ASK, *modules)), _TIMEOUT_S)
+    result = io.run(Query("torch-version", (python, "-E", "-c", _ASK, *modules)), _TIMEOUT_S)
     printed = _PRINTED.fullmatch(result.stdout.decode("ascii", "replace").strip())
     return printed.groupdict() if printed is not None and result.returncode == 0 else None
 

@@ -243,7 +243,7 @@ def next_segment_lines(plan: Plan) -> list[str]:
 
 def _node_words(plan: Plan) -> str:
     python = recording_words(plan.environment)
-    return f'{python} "$CODE/coach/node" segment --run-dir "$RUN_DIR" --max {plan.request.until_done}'
+    return f'{python} -E "$CODE/coach/node" segment --run-dir "$RUN_DIR" --max {plan.request.until_done}'
 
 
 def _with_path(word: str) -> str:

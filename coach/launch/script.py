@@ -267,7 +267,7 @@ def brake_lines(plan: Plan, own_python: str) -> list[str]:
     if request.brake is None or not request.group_before:
         return []
     before = " ".join(map(quote, request.group_before))
-    ask = f'"$NAME" "$CODE/coach/node" brake --runs-dir "${{RUN_DIR%/*}}" --after {request.brake} {before}'
+    ask = f'"$NAME" -E "$CODE/coach/node" brake --runs-dir "${{RUN_DIR%/*}}" --after {request.brake} {before}'
     return [
         f"# The sweep's brake: if at least the first {request.brake} runs failed alike, and none has",
         "# completed, this run does not start. A requeued run has started already.",
@@ -408,8 +408,8 @@ def measuring_lines(
         "# The supervisor and the sampler run under the first of these Pythons that is new enough.",
         "MEASURED=()",
         f"for NAME in {' '.join(pythons)}; do",
-        "  if \"$NAME\" -c 'import sys; sys.exit(sys.version_info < (3, 9))' > /dev/null 2>&1; then",
-        f'    MEASURED=("$NAME" "$CODE/coach/node" run --run-dir "$RUN_DIR"{judged} --)',
+        "  if \"$NAME\" -E -c 'import sys; sys.exit(sys.version_info < (3, 9))' > /dev/null 2>&1; then",
+        f'    MEASURED=("$NAME" -E "$CODE/coach/node" run --run-dir "$RUN_DIR"{judged} --)',
         "    break",
         "  fi",
         "done",
@@ -458,7 +458,7 @@ def _rendezvous() -> list[str]:
 def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[str]:
     resources = plan.resources
     sampled = "--gpm --" if samples_gpm(plan) else "--"
-    node_run = f'"$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" {sampled}'
+    node_run = f'"$PYTHON" -E "$CODE/coach/node" run --run-dir "$RUN_DIR" {sampled}'
     if plan.request.own is not None and not plan.environment.is_container:
         node_run = '${MEASURED[@]+"${MEASURED[@]}"}'
     words = (*program_words(plan.environment), node_run)

@@ -175,7 +175,14 @@ def _is_refused(paths: runs.RunPaths, node: str, command: List[str], started_tim
 def _start_sampler(
     attempt: "_Attempt", args: argparse.Namespace, command: List[str], helpers: List[int]
 ) -> Optional["subprocess.Popen[bytes]"]:
-    argv = [sys.executable, str(Path(__file__).parent), "sample", "--run-dir", str(attempt.paths.run_dir)]
+    argv = [
+        sys.executable,
+        "-E",
+        str(Path(__file__).parent),
+        "sample",
+        "--run-dir",
+        str(attempt.paths.run_dir),
+    ]
     argv += ["--node", attempt.node, "--interval", str(args.interval), "--pid", str(os.getpid())]
     argv += [word for pid in helpers for word in ("--ignore-pid", str(pid))]
     argv += ["--gpm"] if args.gpm else []

@@ -59,8 +59,9 @@ def torch_of_command(command: List[str]) -> Optional[TorchBuild]:
 
 def find_torch() -> Optional[TorchBuild]:
     """The torch that `import torch` would find; None if there is none."""
-    # find_spec takes only strings.
-    spec = util.find_spec("torch") or machinery.PathFinder.find_spec(("torch"), [os.getcwd()])  # noqa: PTH109
+    # This process runs without PYTHONPATH; the training does not. An empty entry is the current directory.
+    brought = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    spec = machinery.PathFinder.find_spec("torch", [*brought, *sys.path, ""]) or util.find_spec("torch")
     if spec is None:
         return None
     for folder in spec.submodule_search_locations or ():

@@ -387,7 +387,7 @@ def test_pyxis_understands_the_step_as_it_is_meant(tmp_path: Path) -> None:
         ["/scratch", "/scratch"],
         ["/sw/data", "/data", "ro"],
     ]
-    assert step_options.command[:4] == ["$PYTHON", "$CODE/coach/node", "run", "--run-dir"]
+    assert step_options.command[:4] == ["$PYTHON", "-E", "$CODE/coach/node", "run"]
 
 
 def test_the_batch_script_itself_stays_outside_of_a_pyxis_image(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def _plan_job(named: Named, settings: Settings, io: Io, python: str | None) -> S
 def _words(code: Path, folder: Path) -> tuple[str, ...]:
     beside = which("py-spy", path=str(Path(sys.executable).parent)) or which("py-spy")
     own = ("--py-spy", beside) if beside else ()
-    return (str(code), "stacks", "--out", str(folder), "--timeout", f"{NODE_TIMEOUT_S:g}", *own)
+    return ("-E", str(code), "stacks", "--out", str(folder), "--timeout", f"{NODE_TIMEOUT_S:g}", *own)
 
 
 def _interpreter(run_json: Mapping[str, Any]) -> str:

@@ -172,7 +172,7 @@ trap 'TERMINATED=1 INTERRUPTED=1; kill -TERM "$TRAINING" || true' TERM
 # The training: coach's node code starts it with the sampler beside it, torchrun starts the ranks.
 agent() {
   export SLURM_NNODES=2 SLURM_NODEID=$1 SLURMD_NODENAME=${HOSTNAME%%.*}-$1
-  exec "$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" -- \
+  exec "$PYTHON" -E "$CODE/coach/node" run --run-dir "$RUN_DIR" -- \
   "$PYTHON" -m torch.distributed.run --nnodes=2 --nproc-per-node=1 \
   --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
   --rdzv-id=20261121-142233-ddp-4f2a \
@@ -208,7 +208,7 @@ echo "$STATUS" > "$RUN_DIR/exit_status" || true
 if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then
   STATE=COMPLETED
   if ((STATUS)); then STATE=FAILED; fi
-  "$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
+  "$PYTHON" -E "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
   # Print why the job ended, at the end of the log. A job that Slurm is ending has no time for it.
   if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then
     LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR" >&2 2> /dev/null || true

@@ -163,7 +163,7 @@ trap 'SIGNALLED=1 INTERRUPTED=1; kill -USR1 "$TRAINING" || true' USR1
 trap 'TERMINATED=1 INTERRUPTED=1; kill -TERM "$TRAINING" || true' TERM
 
 # The training: coach's node code starts it with the sampler beside it, torchrun starts the ranks.
-"$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" -- \
+"$PYTHON" -E "$CODE/coach/node" run --run-dir "$RUN_DIR" -- \
   "$PYTHON" -m torch.distributed.run --nnodes=1 --nproc-per-node=2 \
   --standalone \
   "$CODE/trainers/"ddp.py --run_dir="$RUN_DIR" \
@@ -190,7 +190,7 @@ echo "$STATUS" > "$RUN_DIR/exit_status" || true
 if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then
   STATE=COMPLETED
   if ((STATUS)); then STATE=FAILED; fi
-  "$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
+  "$PYTHON" -E "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
   # Print why the job ended, at the end of the log. A job that Slurm is ending has no time for it.
   if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then
     LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR" >&2 2> /dev/null || true

@@ -242,7 +242,7 @@ trap 'TERMINATED=1 INTERRUPTED=1' TERM
 # The training: coach's node code starts it with the sampler beside it, torchrun starts the ranks.
 # When one node has ended, the others have 60 s to end as well and to record how.
 srun --kill-on-bad-exit=0 --wait=60 \
-  "$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" -- \
+  "$PYTHON" -E "$CODE/coach/node" run --run-dir "$RUN_DIR" -- \
   "$PYTHON" -m torch.distributed.run --nnodes=2 --nproc-per-node=2 \
   --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
   --rdzv-id="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}" \
@@ -276,7 +276,7 @@ STATE=COMPLETED
 if ((STATUS)); then STATE=FAILED; fi
 if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= 1770)) || tail -c 4096 "$RUN_DIR/stderr.log" 2> /dev/null | grep -a "DUE TO TIME LIMIT" > /dev/null; then STATE=TIMEOUT; fi; fi
 if ((SIGNALLED && STATUS && !TERMINATED)); then STATE=TIMEOUT; fi
-"$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
+"$PYTHON" -E "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
 # Print why the job ended, at the end of the log. A job that Slurm is ending has no time for it.
 if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then
   LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR" >&2 2> /dev/null || true
