@@ -1,4 +1,4 @@
-"""Leaves coach on SIGHUP or SIGTERM: cleanly if the screens still answer, else at once.
+"""Leaves coach at a signal that ends programs: cleanly if the screens still answer, else at once.
 
 Textual does not handle these signals. Python's default would leave the shell without echo, on the alternate
 screen. A handler that only waited for Slurm could leave a process without a terminal on the login node, if
@@ -17,6 +17,11 @@ import threading
 from typing import Any
 
 from textual.app import App
+
+_NUMBERS = (
+    *(signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),  # a slip of the hand, or a wrapper's
+)
 
 LEAVE_TIMEOUT_S = 4.0
 """How long the screens may take to close. After that, running Slurm clients end with the process."""
@@ -39,7 +44,7 @@ def terminal_modes() -> list[Any] | None:
 
 
 def leave_at_signals(app: App[Any], modes: list[Any] | None) -> None:
-    """Make SIGHUP and SIGTERM close the app. Called in the event loop of the main thread; `modes` are the
+    """Make signals close the app. Called in the event loop of the main thread; `modes` are the
     terminal's modes before the app changed them.
 
     It does not use a handler of the event loop: the loop may be blocked by a write to a terminal that accepts
@@ -50,7 +55,7 @@ def leave_at_signals(app: App[Any], modes: list[Any] | None) -> None:
     def heed(number: int, frame: object) -> None:
         _leave(app, loop, number, modes)
 
-    for number in (signal.SIGHUP, signal.SIGTERM):
+    for number in _NUMBERS:
         signal.signal(number, heed)
 
 

@@ -84,9 +84,9 @@ def test_a_set_in_the_working_directory_or_on_scratch_is_never_looked_for(
     plant(mallory, mallory.folder / "data" / "cifar-10-batches-py", marks / "ran")
     env = {"SCRATCH": str(mallory.folder), "SLURM_TMPDIR": str(mallory.folder)}
     done = train(local_coach, mallory.folder, env, cache_dir=local_coach.user.home / "cache")
+    assert not (marks / "ran").exists()
     assert done.returncode == 0, done.stderr
     assert "generated stand-in for CIFAR-10 in " in done.stdout
-    assert not (marks / "ran").exists()
     assert f"{mallory.folder}/data" not in local_coach("data", env=env).stdout
 
 
@@ -96,9 +96,9 @@ def test_a_set_that_the_user_names_is_read_only_if_it_is_the_published_one(
     folder = plant(mallory, mallory.folder / "cifar-10-batches-py", marks / "ran")
     for data_dir in (mallory.folder, folder):
         done = train(local_coach, local_coach.user.home, data_dir=data_dir)
+        assert not (marks / "ran").exists()
         assert done.returncode != 0
         assert f"{folder}/data_batch_1: not the published CIFAR-10 file, or a damaged one" in done.stderr
-    assert not (marks / "ran").exists()
 
 
 def test_of_a_pickle_with_the_right_checksum_nothing_runs_either(

@@ -86,9 +86,9 @@ def test_what_a_launch_asks_of_an_interpreter_imports_nothing(
         "0",
     )
     done = start(local_coach, folder, local_coach.python, "-I", "-m", "coach", *map(str, words))
+    assert not (marks / "ran").exists(), (marks / "ran").read_text()
     assert done.returncode == 0, done.stderr
     assert '"$NAME" -E "$CODE/coach/node" run' in done.stdout
-    assert not (marks / "ran").exists(), (marks / "ran").read_text()
 
 
 def test_an_absolute_entry_of_pythonpath_still_counts(local_coach: InstalledCoach, tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ AND_THEN = (
 )
 """A shell's line before coach and its lines after: what the person finds in the terminal."""
 
+ENDING = [getattr(signal, f"SIG{name}") for name in ("HUP", "TERM", "QUIT", "USR1", "USR2", "ALRM")]
+
 
 class Login:
     """A login node whose squeue never answers. Its processes carry a mark in their environment."""
@@ -112,7 +114,7 @@ def test_a_closed_terminal_that_sends_no_signal_ends_the_screens_as_well(login: 
 
 
 @pytest.mark.terminal
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize("number", ENDING)
 def test_ended_from_outside_the_screens_give_the_terminal_back(
     login: Login, open_terminal: Callable[..., Terminal], number: signal.Signals
 ) -> None:
