@@ -8,6 +8,7 @@ rest of coach.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from coach.trusted import read_trusted
+from coach.trusted import MAX_BYTES, open_trusted, private_folder, read_trusted, why_not_mine
 
 SCHEMA = 1
 MAX_TELEMETRY_RECORD_BYTES = (
@@ -200,22 +201,12 @@ def new_run_id(recipe: str, time_s: float) -> str:
     return f"{stamp}-{name}-{secrets.token_hex(2)}"
 
 
-def make_private(folder: Path) -> None:
-    """Make a folder and its missing parents, accessible only to their owner. An existing folder stays as it
-    is. Raises OSError."""
-    missing = [folder]
-    while not missing[-1].parent.exists():
-        missing.append(missing[-1].parent)
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
-
-
 def create_run_dir(runs_root: Path, run_id: str) -> RunPaths:
     """Make the run directory, accessible only to its owner (mode 0700).
 
-    Raises FileExistsError if the run exists, OSError if the root cannot be written.
+    Raises FileExistsError if the run exists, OSError if the root cannot be written or is not private.
     """
-    make_private(runs_root)
+    private_folder(runs_root)
     run_dir = runs_root / run_id
     run_dir.mkdir(mode=0o700)
     return RunPaths(run_dir)
@@ -232,7 +223,7 @@ def link_scheduler_logs(paths: RunPaths) -> None:
     """Make the links and, if it is missing, the folder to which they point. The links are relative, because
     the root may be moved or mounted elsewhere."""
     output, errors = scheduler_logs(paths.run_dir.parent, paths.run_dir.name)
-    output.parent.mkdir(mode=0o700, exist_ok=True)
+    private_folder(output.parent)
     paths.stdout_log.symlink_to(Path("..") / LOGS_FOLDER / output.name)
     paths.stderr_log.symlink_to(Path("..") / LOGS_FOLDER / errors.name)
 
@@ -279,6 +270,36 @@ def read_json(path: Path) -> Dict[str, Any]:
         raise RunFileError(path, "no such file") from None
     except OSError as error:
         raise RunFileError(path, error.strerror or str(error)) from None
+    return _parse_object(text, path)
+
+
+def read_own(path: Path) -> bytes:
+    """Read a file of a run of this user: the run directory and the file belong to the user, and nobody else
+    may write to them. Only such files say what coach starts, signals or changes.
+
+    Raises OSError, whose `strerror` says what is wrong.
+    """
+    problem = why_not_mine(path.parent.stat())
+    if problem is not None:
+        raise OSError(errno.EPERM, problem, str(path.parent))
+    with open_trusted(path, owner=os.geteuid()) as file:
+        problem = why_not_mine(os.fstat(file.fileno()))
+        if problem is not None:
+            raise OSError(errno.EPERM, problem, str(path))
+        return file.read(MAX_BYTES)
+
+
+def read_own_record(run_dir: Path) -> Dict[str, Any]:
+    """run.json of a run of this user. Raises RunFileError, also for another run."""
+    path = RunPaths(run_dir).run_json
+    try:
+        return _parse_object(read_own(path).decode("utf-8", "surrogateescape"), path)
+    except OSError as error:
+        place = path if error.filename is None else Path(error.filename)
+        raise RunFileError(place, error.strerror or str(error)) from None
+
+
+def _parse_object(text: str, path: Path) -> Dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:

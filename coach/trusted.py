@@ -100,20 +100,35 @@ def private_folder(folder: Path) -> None:
 
 
 def why_not_private(folder: Path) -> Optional[str]:
-    """Why others could change what is in an existing folder; None if they cannot. A folder above counts if
-    everybody may rename what is in it. Raises OSError if the folder cannot be looked at."""
-    found = folder.stat()
-    if found.st_uid != os.geteuid():
-        return f"belongs to {user_name(found.st_uid)}; name a folder of your own"
-    if not stat.S_ISDIR(found.st_mode):
-        return "not a folder"
-    if found.st_mode & _OTHERS_WRITE:
-        return f"others may write in it: chmod go-w {folder}"
+    """Why others could change what is in a folder, which need not exist yet; None if they cannot. A folder
+    above counts if everybody, or its owner among everybody, may rename what is in it. Raises OSError if the
+    folder cannot be looked at."""
+    if folder.exists():
+        found = folder.stat()
+        if not stat.S_ISDIR(found.st_mode):
+            return "not a folder"
+        problem = why_not_mine(found)
+        if problem is not None:
+            todo = f"chmod go-w {folder}" if found.st_uid == os.geteuid() else "name a folder of your own"
+            return f"{problem}: {todo}"
     for above in folder.resolve().parents:
-        mode = above.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            return f"everybody may rename it, since everybody may write in {above}; name another folder"
+        if above.exists() and _lets_all_rename(above.stat()):
+            return f"everybody may write in {above}, and rename it: name another folder"
     return None
+
+
+def _lets_all_rename(found: os.stat_result) -> bool:
+    """True if everybody may write in this folder and somebody besides root and this user may rename what
+    others made in it."""
+    is_sticky = found.st_mode & stat.S_ISVTX and found.st_uid in (0, os.geteuid())
+    return bool(found.st_mode & stat.S_IWOTH) and not is_sticky
+
+
+def why_not_mine(found: os.stat_result) -> Optional[str]:
+    """Why somebody else could have written what has this owner and mode; None if only this user could."""
+    if found.st_uid != os.geteuid():
+        return f"belongs to {user_name(found.st_uid)}"
+    return "others may write to it" if found.st_mode & _OTHERS_WRITE else None
 
 
 def user_name(uid: int) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from coach import runs
+from coach.trusted import private_folder
 
 
 def test_a_run_id_holds_its_time_and_recipe_and_sorts_by_time() -> None:
@@ -229,7 +230,7 @@ def test_a_torn_last_line_waits_for_its_rest_and_bad_lines_are_counted() -> None
 
 def test_no_folder_of_the_runs_can_be_listed_by_others_whichever_is_made_first(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir(mode=0o755)
-    runs.make_private(tmp_path / "mine" / "coach" / "runs" / runs.CODE_FOLDER)
+    private_folder(tmp_path / "mine" / "coach" / "runs" / runs.CODE_FOLDER)
     made = [tmp_path / "mine" / "coach", tmp_path / "mine" / "coach" / "runs"]
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in made] == [0o700, 0o700]
     assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o755

@@ -17,14 +17,14 @@ from coach.analysis.comparing.two_runs import Comparison
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.acting import is_confirmed, say
 from coach.cli.fix_answer import print_answer, show_offer
-from coach.cli.fix_choice import leading_on, list_fixes, wanted_fixes
+from coach.cli.fix_choice import fix_row, leading_on, list_fixes, wanted_fixes
 from coach.cli.fix_foreign import show_foreign, with_advice
 from coach.cli.reading_io import Io, slurm_io
 from coach.cli.text import print_line, printable
 from coach.config import Settings, Switch
 from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.launching.launch import Plan
+from coach.model.judging.finding import Finding
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 from coach.sources.machine.user import user_name
@@ -35,7 +35,7 @@ from coach.workflows.judging.targets import Target, TargetKind
 from coach.workflows.launching.fix_of_group import run_to_fix
 from coach.workflows.launching.fix_offer import TRIAL_STEPS, Remedy, offer, remedies
 from coach.workflows.launching.possible_fixes import Numbered, judged, numbered
-from coach.workflows.launching.relaunch import ParentChoice, relaunch
+from coach.workflows.launching.relaunch import ParentChoice, commands_of, relaunch
 from coach.workflows.launching.start import check_ready, wait
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -93,9 +93,15 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     parent = checked.snapshot.run
     if parent is None:
         return show_foreign(checked, args.rule, args.format, settings, io)
+    if not parent.is_mine:
+        return _show_seen(parent.why_not_mine, checked.diagnosis.findings, args)
     found = numbered(remedies(parent, checked.diagnosis.findings))
     if args.list:
-        return list_fixes(_judged(found, parent, settings, io), args.format)
+        rows = found if settings.is_readonly else _judged(found, parent, settings, io)
+        return list_fixes(
+            [fix_row(row.remedy.finding, row.remedy.fix, row.number, row.why_not) for row in rows],
+            args.format,
+        )
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     remedy = _remedy(found, args, checked, settings, io, name)
     seen = checked.snapshot, checked.history or History()
@@ -112,7 +118,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             print_line(printable(line))
         return 0
     choice = _parent_choice(args, parent)
-    if not _is_wanted(args, remedy, plan):
+    commands = offered.commands.get(choice.value)
+    if commands is None:
+        commands = commands_of(plan, parent, choice, settings, os.environ, io)  # or the reason why not
+    if not _is_wanted(args, remedy, commands):
         say("nothing was launched")
         return 1
     submitted = relaunch(plan, parent, choice, settings, os.environ, io)
@@ -142,6 +151,23 @@ def _named(args: argparse.Namespace, settings: Settings, io: Io) -> tuple[Checke
     if name != args.run:
         say(f"{args.run}: the first run with a fix is {name}")
     return checked, name
+
+
+def _show_seen(why_not_mine: str | None, findings: Sequence[Finding], args: argparse.Namespace) -> int:
+    """List the fixes of a run that is not the user's. Raises UserError if one shall be launched."""
+    nothing = f"{why_not_mine}: coach starts nothing from this run"
+    if args.yes:
+        raise UserError(nothing, "without --yes its fixes are listed")
+    say(nothing)
+    return list_fixes(
+        [
+            fix_row(finding, fix, number, "not a run of yours")
+            for finding in findings
+            if args.rule is None or finding.rule == args.rule.upper()
+            for number, fix in enumerate((fix for fix in finding.fixes if fix.changes), 1)
+        ],
+        args.format,
+    )
 
 
 def _judged(found: Sequence[Numbered], parent: Run, settings: Settings, io: Io) -> Sequence[Numbered]:
@@ -185,14 +211,14 @@ def _parent_choice(args: argparse.Namespace, parent: Run) -> ParentChoice:
     return ParentChoice.KEEP
 
 
-def _is_wanted(args: argparse.Namespace, remedy: Remedy, plan: Plan) -> bool:
+def _is_wanted(args: argparse.Namespace, remedy: Remedy, commands: Sequence[str]) -> bool:
     is_covered = args.yes and (args.change_learning or not remedy.fix.changes_learning)
     if args.yes and not is_covered and not sys.stdin.isatty():
         raise UserError(
             "this fix changes the training result: --yes does not cover that", "--change-learning does"
         )
     flags = "--yes --change-learning" if remedy.fix.changes_learning else "--yes"
-    return is_confirmed(f"launch {plan.run_id}", is_covered, flags=flags)
+    return is_confirmed(" && ".join(commands), is_covered, flags=flags)
 
 
 def _run_at(run_dir: str) -> Target:

@@ -11,7 +11,7 @@ from coach.cli.acting import say
 from coach.cli.fix_foreign import other_fixes
 from coach.cli.text import print_json, print_table
 from coach.model.errors import UserError
-from coach.model.judging.finding import Diagnosis, Finding
+from coach.model.judging.finding import Diagnosis, Finding, Fix
 from coach.workflows.launching.fix_offer import Remedy
 from coach.workflows.launching.possible_fixes import Numbered
 
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     from coach.cli.documents.judging import FixChange
 
 
-def list_fixes(found: Sequence[Numbered], format_: str) -> int:
+def fix_row(finding: Finding, fix: Fix, number: int, why_not: str | None) -> FixChange:
+    """A fix of the list, with its number among the fixes of its finding."""
+    return {
+        "rule": finding.rule,
+        "number": number,
+        "title": fix.title,
+        "changes": dict(fix.changes),
+        "changes_learning": fix.changes_learning,
+        "why_not": why_not,
+    }
+
+
+def list_fixes(rows: Sequence[FixChange], format_: str) -> int:
     """Print the fixes. Exit status 0."""
-    rows: list[FixChange] = [
-        {
-            "rule": each.remedy.finding.rule,
-            "number": each.number,
-            "title": each.remedy.fix.title,
-            "changes": dict(each.remedy.fix.changes),
-            "changes_learning": each.remedy.fix.changes_learning,
-            "why_not": each.why_not,
-        }
-        for each in found
-    ]
     if format_ == "json":
         print_json("fixes", rows)
         return 0

@@ -13,6 +13,7 @@ from coach.cli.text import print_line, print_verbatim, printable
 from coach.config import Settings
 from coach.model.slurm.job_action import JobAction
 from coach.workflows.launching.resubmit import perform_resubmit, plan_resubmit
+from coach.workflows.launching.start import command_of
 from coach.workflows.launching.sweep import prepare, submit
 
 
@@ -34,8 +35,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         print_verbatim(plan.script)
         return 0
     notes = (*plan.notes, *(f"warning: {line}" for line in plan.warnings))
-    how = "run here" if planned.backend == "local" else "sbatch"
-    if not is_confirmed(f"{how} {plan.run_dir}/job.sh", args.yes, notes):
+    if not is_confirmed(command_of(plan), args.yes, notes):
         say("nothing was launched")
         return 1
     for done in submit(plan, settings, os.environ, io):

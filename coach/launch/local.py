@@ -31,12 +31,16 @@ from coach.sources.runs.local_process import (
 )
 
 
-def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> None:
-    """Start the supervisor of a run whose run.json and job.sh are written. If `after` is given, the
-    supervisor first waits for that run's end."""
-    paths = runs.RunPaths(run_dir)
+def start_command(run_dir: Path, after: Path | None = None) -> list[str]:
+    """The exact command of a supervisor. If `after` is given, it first waits for that run's end."""
     argv = [*installed.start_words(SUPERVISOR_MODULE), str(run_dir)]
-    argv += ["--after", str(after)] if after else []
+    return argv + (["--after", str(after)] if after else [])
+
+
+def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> None:
+    """Start the supervisor of a run whose run.json and job.sh are written."""
+    paths = runs.RunPaths(run_dir)
+    argv = start_command(run_dir, after)
     # `-m` searches the working directory first, so this starts the same coach, installed or not. coach as one
     # file needs no search.
     file = installed.one_file()
@@ -74,9 +78,9 @@ def _keeping_cancels() -> Iterator[None]:
 def cancel(run_dir: Path) -> None:
     """Ask the supervisor to end, or the command if it outlived the supervisor.
 
-    Raises UserError if neither runs on this machine.
+    Raises UserError if neither runs on this machine, RunFileError for a run of another user.
     """
-    run_json = runs.read_json(runs.RunPaths(run_dir).run_json)
+    run_json = runs.read_own_record(run_dir)
     process = find_process(run_json)
     if process is None:
         seen = look(run_json)

@@ -13,8 +13,10 @@ from typing import Any
 from coach import runs
 from coach.launch.own_config import FOLDER
 from coach.launch.recipe import Recipe
+from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
 from coach.model.launching.launch import AppliedFix, LaunchRequest, OwnKind, OwnProgram, Plan, Resources
+from coach.model.training.run import Run
 from coach.node.secret_words import mask_command
 
 _NOT_SAID = (
@@ -153,8 +155,13 @@ def _used(launch: Mapping[str, Any], resources: Resources) -> dict[str, Any]:
     return kept if is_batch or resources.partition is None else {**kept, "partition": resources.partition}
 
 
-def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:
-    """The inverse of `said`, tolerant: keys and types that this version does not know are left out."""
+def request_from(run: Run) -> LaunchRequest:
+    """The request of a run, the inverse of `said`; tolerant: keys and types that this version does not know
+    are left out. Raises UserError for a run that is not this user's: its record is another's text, and names
+    programs."""
+    if run.why_not_mine is not None:
+        raise UserError(f"{run.why_not_mine}: coach starts nothing from the run {run.run_id}")
+    launch = run.launch
     kinds: dict[str, type] = {"num_nodes": int, "gpus_per_node": int, "nproc_per_node": int}
     kinds |= {
         "time_limit_s": int,
@@ -178,7 +185,7 @@ def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:
             values[item.name] = tuple(map(str, value)) if isinstance(value, list) else value
     if "own" in values:
         values["own"] = _own_program(values["own"])
-    return LaunchRequest(**{"recipe": recipe, **values})
+    return LaunchRequest(**{"recipe": run.recipe, **values})
 
 
 def _own_program(value: Mapping[str, Any]) -> OwnProgram | None:

@@ -5,7 +5,9 @@ A job may wait for days and run on other machines. Meanwhile coach may be upgrad
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +16,9 @@ from pathlib import Path
 
 from coach import installed, runs
 from coach.launch.recipe import data_dir
+from coach.trusted import private_folder, read_trusted, why_not_mine
+
+_CACHE = "__pycache__/"
 
 
 def snapshot_files(own_trainers: Path | None = None) -> dict[str, Path]:
@@ -78,11 +83,16 @@ def kept_snapshot(runs_root: Path) -> Path | None:
 
 def make_snapshot(target: Path, files: dict[str, Path]) -> None:
     """Copy the files to `target`, which appears only when it is complete. If it exists, only its modification
-    time changes."""
+    time changes.
+
+    Raises OSError, also if an existing `target` holds other files: then somebody has changed it, or has made
+    it under this name.
+    """
+    private_folder(target.parent)
     if target.is_dir():
+        _check(target, files)
         target.touch()  # marks it as used: `coach runs clean` leaves it alone
         return
-    runs.make_private(target.parent)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         for name, path in files.items():
@@ -92,7 +102,26 @@ def make_snapshot(target: Path, files: dict[str, Path]) -> None:
         try:
             temporary.rename(target)
         except OSError:
-            if not target.is_dir():  # another launch may have made the same snapshot first
+            if not target.is_dir():
                 raise
+            _check(target, files)  # another launch may have made the same snapshot first
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check(target: Path, files: dict[str, Path]) -> None:
+    """Compare a snapshot with its sources. Raises OSError if it differs. Python keeps its compiled modules in
+    it; those must be the user's, like all other files and folders."""
+    problem = why_not_mine(target.lstat())
+    found = [] if problem else list(target.rglob("*"))
+    for path in found:
+        name = path.relative_to(target).as_posix()
+        if path.lstat().st_uid != os.geteuid() or path.is_symlink():
+            problem = f"{name} is not yours"
+        elif name in files and read_trusted(path, owner=os.geteuid()) != files[name].read_bytes():
+            problem = f"{name} was changed"
+    copied = {path.relative_to(target).as_posix() for path in found if path.is_file()}
+    if problem is None and {name for name in copied if _CACHE not in name} != set(files):
+        problem = "it holds other files than were copied to it"
+    if problem is not None:
+        raise OSError(errno.EPERM, f"{problem}: remove it, and coach makes it again", str(target))

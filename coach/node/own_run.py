@@ -19,6 +19,7 @@ from coach.node.node_name import is_first_node, raw_job_id, slurm_job_id
 from coach.node.output import Output
 from coach.node.processes import read_stat
 from coach.node.secret_words import mask_command
+from coach.trusted import private_folder
 
 _BY_COMMAND = "command"
 
@@ -40,10 +41,11 @@ def prepare(
         if run_dir:
             paths = runs.RunPaths(Path(run_dir).absolute())
         else:
-            runs.make_private(root)
+            private_folder(root)
             paths = runs.RunPaths(root / _shared_run_id(root, recipe, time_s, env))
         is_new = not paths.run_dir.exists()
-        runs.make_private(paths.run_dir)
+        if is_new:
+            private_folder(paths.run_dir)
         for folder in (paths.metrics_dir, paths.telemetry_dir, paths.checkpoints_dir):
             folder.mkdir(exist_ok=True)
         if is_first_node(env) and not paths.run_json.exists():

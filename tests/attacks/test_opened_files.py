@@ -69,14 +69,17 @@ def test_a_folder_is_private_only_if_nobody_else_can_change_it(
     made.chmod(0o755)
     private_folder(made)
     made.chmod(0o775)
-    with pytest.raises(OSError, match=f"others may write in it: chmod go-w {made}"):
+    with pytest.raises(OSError, match=f"others may write to it: chmod go-w {made}"):
         private_folder(made)
-    with pytest.raises(OSError, match="belongs to uid 64999; name a folder of your own"):
+    with pytest.raises(OSError, match="belongs to uid 64999: name a folder of your own"):
         private_folder(mallory.make_folder("coach", 0o777))
     open_to_all = open_directory / "scratch"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     (open_to_all / "coach").mkdir(mode=0o700)
-    assert "everybody may rename it" in (why_not_private(open_to_all / "coach") or "")
+    assert f"everybody may write in {open_to_all}" in (why_not_private(open_to_all / "coach") or "")
+    assert f"everybody may write in {open_to_all}" in (why_not_private(open_to_all / "new" / "root") or "")
     open_to_all.chmod(0o1777)
     assert why_not_private(open_to_all / "coach") is None
+    mallory.own(open_to_all)
+    assert f"everybody may write in {open_to_all}" in (why_not_private(open_to_all / "coach") or "")

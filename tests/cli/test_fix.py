@@ -105,7 +105,7 @@ def test_a_list_without_fixes_has_no_header(shell: Shell) -> None:
 
 
 def test_a_refused_fix_leads_to_the_next_one_of_the_same_finding() -> None:
-    parent = replace(run(), recipe="baseline", launch={"recipe": "baseline"})
+    parent = replace(run(), recipe="baseline", launch={"recipe": "baseline"}, why_not_mine=None)
     fixes = Fix("20 CPUs", {"cpus_per_task": 20}), Fix("look"), Fix("2 workers", {"num_workers": 2})
     slow = Finding(
         *("GPU005", "input-bound", "input_bound", Severity.WARNING, 0.9, True, None),

@@ -4,6 +4,7 @@ contract of a drill."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from coach.launch.parameters import resolve
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import Recipe, find_drills, find_recipes, get_recipe, lesson_of, read_recipe
-from coach.launch.record import request_from
 from coach.model.errors import UserError
 from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan
 from coach.model.teaching.drill import Need
@@ -19,6 +19,7 @@ from coach.sources.runs.run_files import parse_run
 from coach.workflows.launching.resubmit import request_again
 from tests.installed import REPOSITORY
 from tests.launch.examples import MACHINE, PARAMETERS, PATHS, RECIPE, RUN_ID, plan, write_recipe
+from tests.launch.relaunches import asked_again
 
 DRILL = """
 [drill]
@@ -134,7 +135,8 @@ def test_a_drill_launched_again_is_a_drill_unless_a_fix_was_applied(tmp_path: Pa
     for said, is_drill in (({"fix": fix}, False), ({}, True)):
         made = plan_of_drill(tmp_path, parent_run_id="r", **said)
         for _ in range(2):
-            request = request_again(parse_run(dict(made.run_json), f"/runs/{RUN_ID}"))
+            run = parse_run(dict(made.run_json), f"/runs/{RUN_ID}")
+            request = request_again(replace(run, why_not_mine=None))
             facts = Facts(PATHS, "anna", 1795271000.0, "0.1.0", None)
             recipe = read_recipe(tmp_path / "recipes" / "ddp.toml", tmp_path)
             made = make_plan(request, recipe, MACHINE, facts, RUN_ID)
@@ -144,7 +146,7 @@ def test_a_drill_launched_again_is_a_drill_unless_a_fix_was_applied(tmp_path: Pa
 def test_nodes_that_are_played_by_one_machine_are_played_again_by_a_relaunch(tmp_path: Path) -> None:
     made = plan(tmp_path, "ddp", MACHINE, num_nodes=2, has_local_nodes=True)
     assert made.resources.num_nodes == 2
-    again = request_from(made.run_json["launch"], "ddp")
+    again = asked_again(made.run_json["launch"], "ddp")
     assert (again.num_nodes, again.has_local_nodes) == (2, True)
 
 

@@ -14,11 +14,12 @@ from coach.launch.batch_file import faulty_line, resources_of
 from coach.launch.own_program import is_own, own_recipe, own_request, read_own_program, text_of
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import recipe_of
-from coach.launch.record import request_from, said
+from coach.launch.record import said
 from coach.launch.resources import Site
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Plan
 from tests.launch.examples import CLUSTER, MACHINE, PATHS, RUN_ID
+from tests.launch.relaunches import asked_again
 
 BATCH = """#!/bin/bash -l
 #SBATCH --time=0:30:00 -N 2   # half an hour
@@ -262,9 +263,9 @@ def test_a_relaunch_asks_for_the_same_program_again(home: Path) -> None:
     asked = own_request(
         own(home, "train.py", "--lr", "1", offers=("faulthandler",)), LaunchRequest("", num_nodes=2)
     )
-    assert request_from(said(asked), "train") == asked
+    assert asked_again(said(asked), "train") == asked
     broken = {**said(asked), "own": {"kind": "poem", "words": ["x"], "directory": "/"}}
-    assert request_from(broken, "train").own is None
+    assert asked_again(broken, "train").own is None
 
 
 def test_coach_checks_and_records_the_request_of_a_batch_file() -> None:
@@ -356,7 +357,7 @@ def test_a_task_of_an_array_is_launched_alone_and_again_as_the_same_task(home: P
     assert "#SBATCH --array=5" in script.splitlines()
     assert script.endswith('exec "${MEASURED[@]}" /bin/bash "$RUN_DIR/script"\n')
     asked = own_request(program, LaunchRequest(""))
-    assert request_from(json.loads(json.dumps(said(asked))), "array") == asked
+    assert asked_again(json.loads(json.dumps(said(asked))), "array") == asked
 
 
 def test_an_array_keeps_the_options_that_share_a_line_with_its_tasks(home: Path) -> None:

@@ -12,13 +12,13 @@ from coach.config import Settings
 from coach.launch.own_program import own_recipe, own_request, read_own_program
 from coach.launch.partition_choice import resolve_somewhere
 from coach.launch.recipe import get_recipe
-from coach.launch.record import request_from
 from coach.launch.resources import Site
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan
 from coach.model.slurm.cluster import GpuCount, Node, Partition
 from coach.workflows.launching.group_members import placed_together
 from tests.launch.examples import node, partition, plan
+from tests.launch.relaunches import asked_again
 
 
 def gpu_node(name: str, kind: str, gpus: int = 4, free: int = 4, **more: Any) -> Node:
@@ -142,7 +142,7 @@ def test_the_cpus_of_gpu_nodes_are_not_chosen_for_gpus_if_the_partition_of_the_g
 def test_a_relaunch_stays_in_the_partition_that_was_chosen(tmp_path: Path) -> None:
     made = plan(tmp_path, site=site(A100, nodes=NODES[:2]))
     assert made.request.partition is None
-    assert request_from(made.run_json["launch"], "ddp").partition == "a100"
+    assert asked_again(made.run_json["launch"], "ddp").partition == "a100"
 
 
 def test_an_own_command_stays_where_it_is_unless_it_asks_for_gpus(tmp_path: Path) -> None:

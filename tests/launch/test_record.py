@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 
-from coach.launch.record import request_from, said
+from coach.launch.record import said
 from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram
+from tests.launch.relaunches import asked_again
 
 ASKED = LaunchRequest(
     "ddp",
@@ -47,7 +48,7 @@ ASKED = LaunchRequest(
 
 def test_a_relaunch_asks_for_everything_that_was_said_the_first_time() -> None:
     kept = json.loads(json.dumps(said(ASKED)))
-    assert request_from(kept, "ddp") == ASKED
+    assert asked_again(kept, "ddp") == ASKED
     unsaid = {item.name for item in fields(LaunchRequest)} - {*kept}
     assert unsaid.isdisjoint(
         {item.name for item in fields(LaunchRequest) if getattr(ASKED, item.name)}
@@ -57,10 +58,10 @@ def test_a_relaunch_asks_for_everything_that_was_said_the_first_time() -> None:
 
 def test_a_record_of_another_version_is_read_as_far_as_it_is_understood() -> None:
     kept = {**said(ASKED), "time_limit_s": "90 min", "num_nodes": 2.5, "setup": "x", "hours": 3}
-    assert request_from(kept, "ddp") == replace(ASKED, time_limit_s=None, num_nodes=None, setup=None)
+    assert asked_again(kept, "ddp") == replace(ASKED, time_limit_s=None, num_nodes=None, setup=None)
     kept["own"] = {**kept["own"], "array_task": "5", "name": 3, "parameters": ["lr"]}
-    own = request_from(kept, "ddp").own
+    own = asked_again(kept, "ddp").own
     assert own is not None
     assert (own.array_task, own.name, own.parameters, own.words) == (None, None, {}, ("job.sh", "--x"))
     for broken in ({"words": []}, {"directory": None}, {"offers": "signal"}):
-        assert request_from({**kept, "own": {**kept["own"], **broken}}, "ddp").own is None
+        assert asked_again({**kept, "own": {**kept["own"], **broken}}, "ddp").own is None

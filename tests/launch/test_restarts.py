@@ -9,10 +9,11 @@ import pytest
 
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import read_recipe
-from coach.launch.record import request_from, said
+from coach.launch.record import said
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from tests.launch.examples import MACHINE, PATHS, RECIPE, RUN_ID, plan, write_recipe
+from tests.launch.relaunches import asked_again
 
 
 def test_the_restarts_that_were_asked_for_reach_torchrun_and_the_record_of_the_run(tmp_path: Path) -> None:
@@ -20,7 +21,7 @@ def test_the_restarts_that_were_asked_for_reach_torchrun_and_the_record_of_the_r
     assert "  --max-restarts=2 \\\n" in made.script
     assert "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1\n" in made.script
     assert "RDZV_TCP_STORE" not in plan(tmp_path).script
-    assert request_from(made.run_json["launch"], "ddp").max_restarts == 2
+    assert asked_again(made.run_json["launch"], "ddp").max_restarts == 2
     assert said(made.request)["max_restarts"] == 2
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from coach.launch.record import request_from
 from coach.launch.resources import Site
 from coach.model.errors import UserError
 from coach.model.launching.launch import Plan
 from tests.launch.examples import CLUSTER, MACHINE, plan
+from tests.launch.relaunches import asked_again
 
 GPU = {"partition": "gpu", "gpu_type": "a100"}
 
@@ -59,7 +59,7 @@ def test_gpm_is_measured_when_it_is_asked_for_and_there_are_gpus_and_said_in_the
     assert 'node" run --run-dir "$RUN_DIR" --gpm -- ' in made.script
     assert any("DRAM activity are measured" in note for note in made.notes)
     assert made.run_json["launch"]["has_gpm"] is True
-    assert request_from(made.run_json["launch"], "ddp").has_gpm is True, "a relaunch asks for the same"
+    assert asked_again(made.run_json["launch"], "ddp").has_gpm is True, "a relaunch asks for the same"
     on_cpus = plan(tmp_path, gpus_per_node=0, has_gpm=True)
     assert "--gpm" not in on_cpus.script
     assert "no GPU: GPM has nothing to measure" in on_cpus.notes

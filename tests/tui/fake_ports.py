@@ -171,6 +171,7 @@ class FakeFixes:
             newest.step if newest is not None else None,
             checkpoint,
             LOST,
+            dict.fromkeys(("cancel", "keep", "wait"), (f"sbatch --parsable /runs/{CHILD_ID}/job.sh",)),
         )
 
     def find_again(self, job_id: str) -> Resubmission:

@@ -144,7 +144,7 @@ def test_a_dry_run_fails_where_the_runs_cannot_be_written(
     plan = world.plan()
     check_ready(plan)  # the code is there already, so nothing is written the second time
     monkeypatch.setattr(
-        "coach.workflows.launching.start.why_not_writable",
+        "coach.workflows.launching.start.why_not_kept",
         lambda path: f"{path} is on a read-only file system",
     )
     with pytest.raises(UserError, match="read-only file system"):

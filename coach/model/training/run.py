@@ -136,6 +136,13 @@ class Run:
     """Nodes that could not write to the run directory until the end; filled for a run that is followed."""
     submission: Submission | None = None
     """State of the submission if there is no job id; None: not checked, or not needed."""
+    why_not_mine: str | None = "not read from a run directory"
+    """Why somebody else may have written its record, in words; None: only this user can have. Only then does
+    coach start, change or signal anything of it."""
+
+    @property
+    def is_mine(self) -> bool:
+        return self.why_not_mine is None
 
     @property
     def is_open_drill(self) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coach.trusted import why_not_private
+
 
 @dataclass(frozen=True, slots=True)
 class Space:
@@ -44,6 +46,19 @@ def why_not_writable(path: Path) -> str | None:
         return None
     problem = "is on a read-only file system" if _is_read_only(existing) else "cannot be written by you"
     return f"{existing} {problem}" + ("" if existing == path else f", so {path.name} cannot be made in it")
+
+
+def why_not_kept(path: Path) -> str | None:
+    """Why coach keeps nothing in this directory: it cannot be written, or others could change what is in it.
+    None if it can be used."""
+    problem = why_not_writable(path)
+    if problem is not None:
+        return problem
+    try:
+        problem = why_not_private(path)
+    except OSError as error:
+        problem = error.strerror
+    return f"{path}: {problem}" if problem is not None else None
 
 
 def choose_root(

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import secrets
-import stat
 import threading
 import time
 import zlib
@@ -22,9 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from coach.runs import LockFile, has_lost_its_owner, make_private
+from coach.runs import LockFile, has_lost_its_owner
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, OutputReader, Query
 from coach.sources.polite.passing_io import PassingIo
+from coach.trusted import private_folder
 
 SCHEMA = 1
 MAX_BYTES = 64 << 20
@@ -67,14 +67,9 @@ def shared_folder(env: Mapping[str, str], cache_dir: Path) -> Path | None:
 
 
 def _is_private(folder: Path) -> bool:
-    """True if the folder exists, belongs to this user, and is closed to others; creates it if possible."""
+    """True if only this user can change what is in the folder; creates it if possible."""
     try:
-        make_private(folder)
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            return False
-        if stat.S_IMODE(found.st_mode) != 0o700:
-            folder.chmod(0o700)
+        private_folder(folder)
         return os.access(folder, os.W_OK)
     except (OSError, ValueError):
         return False

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from coach.model.slurm.cluster import Job
-from coach.runs import make_private
+from coach.trusted import private_folder
 
 _KEEP_S = 30 * 86400.0
 _ODD = re.compile(r"[^A-Za-z0-9_+-]")
@@ -31,7 +31,7 @@ class IdleClaims:
 
     def claim(self, job: Job, last_s: float | None) -> bool:
         """Claim the run after that of `last_s`. Returns False if another coach has it. Raises OSError."""
-        make_private(self._folder)
+        private_folder(self._folder)
         self._forget_old()
         taken = self._of(job)
         if max((path.stat().st_mtime for path in taken), default=None) != last_s:

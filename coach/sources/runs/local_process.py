@@ -9,6 +9,7 @@ judged.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -190,12 +191,20 @@ def is_command_known(run_json: Mapping[str, Any]) -> bool:
 
 def is_alive(run_json: Mapping[str, Any]) -> bool:
     """True if the run's supervisor or its command is running on this machine."""
-    return find_process(run_json) is not None
+    return _process(run_json) is not None
 
 
 def find_process(run_json: Mapping[str, Any]) -> psutil.Process | None:
-    """The process to signal: the run's supervisor, which passes signals on, or the command that outlived
-    it."""
+    """The process to signal: the run's supervisor, which passes signals on, or the command that outlived it.
+    None also if it is another user's."""
+    process = _process(run_json)
+    with contextlib.suppress(psutil.Error):
+        if process is not None and process.uids().effective == os.geteuid():
+            return process
+    return None
+
+
+def _process(run_json: Mapping[str, Any]) -> psutil.Process | None:
     return find_supervisor(run_json) or find_command(run_json)
 
 

@@ -45,6 +45,8 @@ _RECIPE_IN_RUN_ID = re.compile(r"^\d{8}-\d{6}-(.+)-[0-9a-f]{4}$")
 _CHECKPOINT = re.compile(r"^step-(\d{1,18})(?:\.pt)?$")
 """A file, or a directory to which every rank wrote its part."""
 _MAX_FULL_DISK_BYTES = 4096
+_MAX_READINGS = 3
+"""A record may be replaced between two readings."""
 _MAX_BELOW = 8
 """Largest number of levels in a run directory: torchrun's folder of a rank is the deepest."""
 
@@ -227,16 +229,32 @@ def parse_json(data: bytes, path: Path) -> dict[str, Any]:
 
 
 def read_run(io: Io, run_dir: Path, look: Look = look) -> Run:
-    """The run in this directory; for a local run its real state. Raises OSError if there is no run.json,
-    UserError if it is torn."""
+    """The run in this directory, judged to be the user's or not; for a local run its real state. Raises
+    OSError if there is no run.json, UserError if it is torn."""
     path = runs.RunPaths(run_dir).run_json
-    value = parse_json(read_whole(io, path), path)
-    run = parse_run(value, str(run_dir))
+    data, why_not_mine = _read_record(io, path)
+    value = parse_json(data, path)
+    run = replace(parse_run(value, str(run_dir)), why_not_mine=why_not_mine)
     if run.drill is not None:
         run = replace(run, drill_answer=read_answer(io, run_dir))
     if run.job_id is None and may_be_launching(value, io.now()):
         run = replace(run, is_launching=True)
     return as_seen(io, run, look(value)) if run.backend == "local" else run
+
+
+def _read_record(io: Io, path: Path) -> tuple[bytes, str | None]:
+    """The content of run.json, and why somebody else may have written it. It is the user's only if a reading
+    that asks for the owner of what was opened gives the same: a name may lead elsewhere a moment later."""
+    why_not_mine = None
+    for _ in range(_MAX_READINGS):
+        try:
+            own = runs.read_own(path)
+        except OSError as error:
+            own, why_not_mine = None, describe(error)
+        data = read_whole(io, path)
+        if own is None or own == data:
+            return data, why_not_mine
+    return data, f"{path}: it changes all the time"
 
 
 def run_around(io: Io, path: Path) -> Run | None:

@@ -11,6 +11,7 @@ import contextlib
 import gc
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -21,8 +22,10 @@ from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 from coach.sources.runs.run_files import parse_run
 from coach.sources.values import finite, table, text
+from coach.trusted import private_folder, read_trusted
 
-SCHEMA = 2
+SCHEMA = 3
+_MAX_FILE_BYTES = 256 << 20
 MIN_RUNS = 100
 """Reading fewer runs is as fast without an index."""
 
@@ -52,7 +55,8 @@ class RunIndex:
         """Name of the run directory → the run; empty if nothing was stored."""
         with _no_search_for_cycles():
             try:
-                records, _, _ = runs.decode_records(self._file.read_bytes())
+                data = read_trusted(self._file, owner=os.geteuid(), limit=_MAX_FILE_BYTES)
+                records, _, _ = runs.decode_records(data)
             except OSError:
                 return {}
             if not records or records[0].get("schema") != SCHEMA or records[0].get("root") != str(self._root):
@@ -81,7 +85,7 @@ class RunIndex:
                     json.dumps({"name": name, "modified_s": item.modified_s, "run": run}, default=dict)
                 )
         with contextlib.suppress(OSError):
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self._file.parent)
             runs.write_atomic(self._file, "\n".join(lines) + "\n")
 
     def _parse(self, record: dict[str, Any]) -> tuple[str, EndedRun] | None:
@@ -89,7 +93,7 @@ class RunIndex:
         if name is None or "/" in name or name.startswith("."):
             return None
         value = table(record.get("run"))
-        run = parse_run(value, f"{self._root}/{name}")
+        run = replace(parse_run(value, f"{self._root}/{name}"), why_not_mine=text(value.get("why_not_mine")))
         if (host := text(value.get("host"))) is not None:
             run = replace(run, host=host)
         if run.drill is not None or not is_final(run.state):

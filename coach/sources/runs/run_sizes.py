@@ -14,6 +14,7 @@ from pathlib import Path
 
 from coach import runs
 from coach.sources.values import table, whole
+from coach.trusted import private_folder
 
 MAX_OPERATIONS = 10_000
 MAX_OPERATIONS_PER_RUN = 4_000
@@ -61,7 +62,7 @@ class RunSizes:
         # The keys are strings.
         kept = {key: entry for key, entry in self._kept.items() if os.path.isdir(key)}  # noqa: PTH112
         with contextlib.suppress(OSError):
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self._file.parent)
             runs.write_json(self._file, {"schema": runs.SCHEMA, "sizes": kept})
 
     def _age(self, run_dir: Path) -> list[int] | None:

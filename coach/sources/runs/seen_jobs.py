@@ -8,6 +8,7 @@ of the newest jobs. A malformed line is skipped.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from heapq import nlargest
@@ -18,6 +19,7 @@ from coach import runs
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job, is_final, job_as_dict
 from coach.sources.values import finite, text, whole
+from coach.trusted import private_folder, read_trusted
 
 FILE_NAME = "seen-jobs.jsonl"
 MAX_JOBS = 2000
@@ -61,7 +63,7 @@ class SeenJobs:
             if before != told[key]:
                 lines.append(runs.encode_record({**_as_record(job), "seen_s": now_s}))
         if lines:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self._file.parent)
             with runs.locked(self._file):
                 self._append(b"".join(lines))
         self._told = told
@@ -87,7 +89,7 @@ class SeenJobs:
 
     def _records(self) -> tuple[list[dict[str, Any]], int]:
         try:
-            data = self._file.read_bytes()[-_MAX_FILE_BYTES:]
+            data = read_trusted(self._file, owner=os.geteuid())[-_MAX_FILE_BYTES:]
         except OSError:
             return [], 0
         records, num_bad, _ = runs.decode_records(data)

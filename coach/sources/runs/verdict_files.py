@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from coach import runs
 from coach.sources.values import finite
+from coach.trusted import private_folder, read_trusted
 
 MAX_BYTES = 1 << 20
 """Even the verdict of an array with thousands of tasks is smaller; a larger file is no verdict."""
@@ -28,16 +28,8 @@ _SUBMITTED = "submitted_s"
 def read_verdict(path: Path) -> dict[str, Any] | None:
     """The verdict in a file; None if there is none that can be trusted and read."""
     try:
-        # Do not follow a link, and do not wait for a pipe.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        with open(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_size > MAX_BYTES:
-                return None
-            value = json.loads(file.read(MAX_BYTES).decode("utf-8", "surrogateescape"))
+        data = read_trusted(path, owner=os.geteuid(), limit=MAX_BYTES)
+        value = json.loads(data.decode("utf-8", "surrogateescape"))
     except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and value.get("schema") == 1 else None
@@ -88,7 +80,7 @@ def keep_verdict_of_job(cache_dir: Path, job_id: str, submitted_s: float, verdic
         return False
     folder = cache_dir / _FOLDER
     try:
-        runs.make_private(folder)
+        private_folder(folder)
     except OSError:
         return False
     return _write(folder / f"{job_id}.json", {**verdict, _SUBMITTED: submitted_s})

@@ -7,6 +7,7 @@ line is skipped.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from coach import runs
 from coach.model.judging.verdict import PastRun
 from coach.model.slurm.cluster import is_final
 from coach.sources.values import finite, table, text, whole
+from coach.trusted import private_folder, read_trusted
 
 FILE_NAME = "verdicts.jsonl"
 MAX_RUNS = 2000
@@ -43,7 +45,8 @@ class Verdicts:
         try:
             size = self._file.stat().st_size
             if size != self._read_bytes:
-                records, _, _ = runs.decode_records(self._file.read_bytes()[-_MAX_FILE_BYTES:])
+                data = read_trusted(self._file, owner=os.geteuid())
+                records, _, _ = runs.decode_records(data[-_MAX_FILE_BYTES:])
                 found = {_key(past): past for past in map(_parse, records) if past is not None}
                 self._known = dict(list(found.items())[-MAX_RUNS:])
                 self._read_bytes = size
@@ -68,7 +71,7 @@ class Verdicts:
         if not news:
             return
         try:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self._file.parent)
             with runs.locked(self._file):
                 self._append(b"".join(news))
         except OSError:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coach import runs
+from coach.trusted import private_folder
 
 _FILES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 """The last one is the copy that slurmd or sackd of a configless cluster keeps."""
@@ -70,7 +71,7 @@ def keep_message_timeout(cache_dir: Path, cluster: str, seconds: float) -> None:
     file = cache_dir / _KEPT_FILE
     with contextlib.suppress(OSError, runs.RunFileError):
         if kept_message_timeout_s(cache_dir, cluster) != seconds:
-            cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(cache_dir)
             runs.write_json(file, {**_read_kept(file), cluster: seconds})
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from coach.analysis.jobs.notices import Notice, Notices, has_active_jobs
 from coach.config import NoticeSettings
 from coach.model.snapshot import Snapshot
+from coach.trusted import private_folder
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.mode import Mode
 from coach.tui.ports import NoticePort
@@ -78,7 +79,7 @@ def _make_once(file: Path) -> bool:
     """Create the file. Returns True if it did not exist. If it cannot be written, returns False, so that the
     user is not asked at each start."""
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(file.parent)
         file.touch(mode=0o600, exist_ok=False)
     except OSError:
         return False

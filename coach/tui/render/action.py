@@ -3,7 +3,7 @@ script."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rich.cells import chop_cells
 
@@ -31,16 +31,11 @@ def heading(verb: Verb, label: str, num_targets: int, width: int) -> Line:
 
 
 def action_lines(action: JobAction, width: int, progress: Mapping[str, str] | None = None) -> list[Line]:
-    """The lines of the question. Commands are wrapped, never cut, because the user confirms them. `progress`:
-    job id → how far the job is."""
+    """The lines of the question. `progress`: job id → how far the job is."""
     rows: list[Line] = [BLANK]
     if jobs := list_jobs(action.jobs, progress or {}):
         rows += [*(clip(line("   ", job), width) for job in jobs), BLANK]
-    for command in action.commands:
-        parts = chop_cells(printable(command), max(20, width - 7))  # keeps every blank
-        rows.append(line(muted("   $ "), Span(parts[0], "accent")))
-        rows += [line("     ", Span(part, "accent")) for part in parts[1:]]
-    rows.append(BLANK)
+    rows += [*command_lines(action.commands, width), BLANK]
     for each in action.left_out:
         first, *more = wrap(printable(each.reason), max(20, width - 16 - len(each.job_id)))
         rows.append(line(Span("   – ", "warning"), printable(each.job_id), muted(" is left out: "), first))
@@ -51,4 +46,14 @@ def action_lines(action: JobAction, width: int, progress: Mapping[str, str] | No
         rows += [BLANK, line(strong("   the script"))]
         texts = action.script.splitlines()[:_MAX_SCRIPT_LINES]
         rows += [line("   ", printable(text.replace("\t", "    "))) for text in texts]
+    return rows
+
+
+def command_lines(commands: Iterable[str], width: int) -> list[Line]:
+    """The exact commands, wrapped, never cut, because the user confirms them."""
+    rows: list[Line] = []
+    for command in commands:
+        parts = chop_cells(printable(command), max(20, width - 7))  # keeps every blank
+        rows.append(line(muted("   $ "), Span(parts[0], "accent")))
+        rows += [line("     ", Span(part, "accent")) for part in parts[1:]]
     return rows

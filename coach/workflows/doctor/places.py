@@ -14,7 +14,7 @@ from coach.launch.disk_space import Room, judge_rooms, other_place
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState
 from coach.sources.io import Io
-from coach.sources.machine.disk import read_space, why_not_writable
+from coach.sources.machine.disk import read_space, why_not_kept
 from coach.sources.machine.quota import read_mount, read_quota
 from coach.sources.machine.user import user_name
 from coach.workflows.doctor.clock import look_at_clock
@@ -45,7 +45,7 @@ def place_probes(settings: Settings, io: Io, env: Mapping[str, str] | None) -> d
 
 def _probe_of(what: str, path: Path, key: str, chosen: str | None, io: Io) -> Probe:
     def look() -> list[Check]:
-        problem = why_not_writable(path)
+        problem = why_not_kept(path)
         mount = read_mount(io, path) if problem is None else None
         quota = read_quota(io, mount, user_name()) if mount is not None else None
         return [judge_place(what, Room(str(path), key, read_space(path), quota, {}), problem, chosen)]

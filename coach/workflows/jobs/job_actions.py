@@ -263,7 +263,7 @@ def _waiting(
 
 def _started(run_dir: Path) -> object:
     try:
-        return runs.read_json(runs.RunPaths(run_dir).run_json).get("started_time_s")
+        return runs.read_own_record(run_dir).get("started_time_s")
     except runs.RunFileError as error:
         raise UserError(str(error)) from None
 

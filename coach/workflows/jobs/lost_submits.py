@@ -9,7 +9,6 @@ is asked once for all runs. Nothing is submitted here.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -120,10 +119,10 @@ def adopt(run: Run, job_id: str, found_by: str, settings: Settings) -> bool:
     """
     if settings.is_readonly or run.is_launching:
         return True
-    path = runs.RunPaths(run.run_dir).run_json
+    paths = runs.RunPaths(run.run_dir)
     try:
-        if path.stat().st_uid == os.geteuid() and runs.read_json(path).get("job_id") is None:
-            runs.update_json(path, {"job_id": job_id, "found_by": found_by, "launcher": None})
+        if runs.read_own_record(paths.run_dir).get("job_id") is None:
+            runs.update_json(paths.run_json, {"job_id": job_id, "found_by": found_by, "launcher": None})
     except (OSError, runs.RunFileError):
         return False
     return True
@@ -258,10 +257,10 @@ def _absent(run: Run, doubt: str | None, settings: Settings, now_s: float) -> St
         return Standing(run, None, Submission.NOT_QUEUED, doubt)
     is_certain = run.cluster is not None and known_cluster(settings) is not None
     if is_certain and _age_s(run, now_s) >= LAUNCH_MAY_LAST_S and not settings.is_readonly:
-        path = runs.RunPaths(run.run_dir).run_json
+        paths = runs.RunPaths(run.run_dir)
         with contextlib.suppress(OSError, runs.RunFileError):
-            if path.stat().st_uid == os.geteuid() and runs.read_json(path).get("job_id") is None:
-                runs.update_json(path, {"submission": Submission.NEVER.value, "launcher": None})
+            if runs.read_own_record(paths.run_dir).get("job_id") is None:
+                runs.update_json(paths.run_json, {"submission": Submission.NEVER.value, "launcher": None})
     return Standing(run, None, Submission.NEVER)
 
 

@@ -115,7 +115,7 @@ def run_dirs_of(named: Iterable[Named], settings: Settings) -> dict[str, Path]:
             missing |= rows_by_id(each.job_id, each.rows)
     for path in _run_dirs_newest_first(settings.runs_root) if missing else ():
         try:
-            run = parse_run(runs.read_json(runs.RunPaths(path).run_json), str(path))
+            run = parse_run(runs.read_own_record(path), str(path))
         except runs.RunFileError:
             continue
         rows = missing.get(run.job_id or "")
@@ -165,7 +165,10 @@ def _name(
 
 
 def _name_run(run_id: str, run_dir: Path, settings: Settings, io: Io) -> Step | Run | tuple[str, Run | None]:
-    run_json = _read(runs.RunPaths(run_dir).run_json)
+    try:
+        run_json = runs.read_own_record(run_dir)
+    except runs.RunFileError as error:
+        raise UserError(str(error), "coach changes only your own runs") from None
     if run_json.get("backend") == "local":
         return _end_local(run_id, run_dir, run_json, io)
     job_id = run_json.get("job_id")
@@ -276,10 +279,3 @@ def _ask(job_ids: Iterable[str], io: Io, *, is_lenient: bool = False) -> tuple[Q
         raise UserError(f"job {', '.join(names)}: {words}", hint)
     query = result.query
     return parse_job_rows(result.stdout.decode("utf-8", "replace"), query.separator, query.record_end)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return runs.read_json(path)
-    except runs.RunFileError as error:
-        raise UserError(str(error)) from None

@@ -25,6 +25,7 @@ from coach.model.training.stacks import Stacks, StacksPlan
 from coach.sources.io import Io, Query, SystemIo
 from coach.sources.metrics.stack_dumps import read_stacks
 from coach.sources.slurm.overlap_step import ask_why_no_step
+from coach.trusted import private_folder
 from coach.workflows.jobs.own_jobs import Named, NotYours, look_up, run_dir_of
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -59,7 +60,7 @@ def plan_stacks(
 def take_stacks(plan: StacksPlan, settings: Settings, env: Mapping[str, str]) -> Stacks:
     """Take the stacks, and keep them with a summary. Raises UserError if no node answered."""
     try:
-        plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(plan.folder)
         if plan.argv[0] == "srun" or installed.one_file() is not None:
             files = snapshot_files()
             make_snapshot(code_dir(settings.runs_root, files), files)
@@ -140,7 +141,7 @@ def _interpreter(run_json: Mapping[str, Any]) -> str:
 
 def _read(run_dir: Path | None) -> dict[str, Any]:
     try:
-        return runs.read_json(runs.RunPaths(run_dir).run_json) if run_dir else {}
+        return runs.read_own_record(run_dir) if run_dir else {}
     except runs.RunFileError as error:
         raise UserError(str(error)) from None
 

@@ -38,7 +38,7 @@ def advise(
 ) -> UserError:
     """The refusal of a fix that no launch can carry out, with the diff of the config file that would.
     Unchanged if no key has a likely name. `findings` are those whose fix was requested."""
-    request = request_from(run.launch, run.recipe)
+    request = request_from(run)
     lines: tuple[str, ...] = ()
     if request.own is not None:
         try:

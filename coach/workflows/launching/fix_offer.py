@@ -6,8 +6,9 @@ row, or a launch that the chain of fixes already contains.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from coach.analysis.comparing.steady_state import MAX_BLOCKS, MIN_BLOCK, MIN_WARMUP_STEPS, newest_step
@@ -18,7 +19,7 @@ from coach.launch.recipe import Recipe, recipe_of
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Fix
-from coach.model.launching.launch import LaunchRequest
+from coach.model.launching.launch import LaunchRequest, Plan
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
@@ -27,7 +28,9 @@ from coach.workflows.jobs.lost_work import lost_of_run
 from coach.workflows.launching.further import refuse_further
 from coach.workflows.launching.prepare import prepare
 from coach.workflows.launching.relaunch import (
+    ParentChoice,
     changes,
+    commands_of,
     read_parent_script,
     recipe_of_run,
     request_for_fix,
@@ -135,4 +138,13 @@ def offer(
         newest.step if newest is not None else None,
         max(snapshot.checkpoints, key=lambda checkpoint: checkpoint.step, default=None),
         lost_of_run(io, parent),
+        dict(_commands(plan, parent, settings, env, io)),
     )
+
+
+def _commands(
+    plan: Plan, parent: Run, settings: Settings, env: Mapping[str, str], io: Io
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for choice in ParentChoice:
+        with contextlib.suppress(UserError):
+            yield choice.value, commands_of(plan, parent, choice, settings, env, io)

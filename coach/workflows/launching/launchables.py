@@ -107,8 +107,8 @@ def recent_commands(runs: Iterable[Run], directory: Path) -> tuple[Launchable, .
     """Own programs that were launched from a directory, newest first, each command once with its latest
     resources. `runs` are newest first."""
     found: dict[tuple[object, ...], Launchable] = {}
-    for run in runs:
-        request = request_from(run.launch, run.recipe)
+    for run in filter(lambda run: run.is_mine, runs):
+        request = request_from(run)
         own = request.own
         if own is None or own.name is not None or not _is_same(own.directory, directory):
             continue  # no own program, a training of the project, or launched from elsewhere

@@ -44,13 +44,14 @@ from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
 from coach.model.launching.launch import LaunchRequest, Plan
 from coach.sources.io import Io, Query
-from coach.sources.machine.disk import read_space, why_not_writable
+from coach.sources.machine.disk import read_space, why_not_kept
 from coach.sources.machine.quota import Mount, Quota, read_mount, read_quota
 from coach.sources.machine.this_machine import read_machine
 from coach.sources.machine.user import group_names, user_name
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.slurm.client import read_partitions_and_nodes
 from coach.sources.values import table, whole
+from coach.trusted import private_folder
 from coach.workflows.backend import hint_without_cluster, resolve_backend
 from coach.workflows.jobs.earlier_launches import lines_of_earlier
 from coach.workflows.judging.targets import list_runs
@@ -234,7 +235,7 @@ def _checked(
         return torch_notes(environment, python, check, recipe, find_recipes()[0], is_named=is_named)
     except UserError as error:
         runs_here = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
-        launches = [run.launch for run in runs_here if run.state == "COMPLETED"]
+        launches = [run.launch for run in runs_here if run.is_mine and run.state == "COMPLETED"]
         raise refused(error, recipe, settings.environments, env, launches, without=python) from None
 
 
@@ -252,7 +253,7 @@ def _git_state(io: Io, recipe: Recipe) -> dict[str, Any] | None:
 def read_git_state(io: Io, folder: Path, paths: Sequence[str] = (":/",)) -> dict[str, Any] | None:
     """The checked-out commit, and whether files below `paths` differ from it: by default, all files of the
     repository. None if `folder` is in no repository, or if its commit does not contain the folder."""
-    git = ("git", "--no-optional-locks", "-C", str(folder))
+    git = ("git", "--no-optional-locks", *_NO_PROGRAMS, "-C", str(folder))
     head = io.run(Query("git-head", (*git, "rev-parse", "HEAD", "HEAD:./")), _GIT_TIMEOUT_S)
     if head.returncode != 0:
         return None
@@ -273,6 +274,13 @@ QUOTA_AGE_S = 60.0
 _SLOW_S = 0.5
 _CACHE_FILE = "quota.json"
 _GENERATED_DATA = "cifar-10-generated-"
+_NO_PROGRAMS = tuple(
+    word
+    for key in ("core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.directory=")
+    for word in ("-c", key)
+)
+"""Options with which git starts no monitor and no hook that a repository names, and refuses the repository of
+another owner, whatever the user configured."""
 OTHER_RUNS_ROOT = other_place("runs_root")
 """The hint of the error if runs cannot be written."""
 
@@ -280,7 +288,7 @@ OTHER_RUNS_ROOT = other_place("runs_root")
 def with_room(plan: Plan, settings: Settings, io: Io, now_s: float) -> Plan:
     """Add a line to the plan about the free space of each place that it writes to. Raises UserError if the
     runs root is not writable."""
-    problem = why_not_writable(settings.runs_root)
+    problem = why_not_kept(settings.runs_root)
     if problem is not None:
         raise UserError(f"{settings.runs_root}: runs cannot be written there: {problem}", OTHER_RUNS_ROOT)
     parameters = plan.parameters if plan.request.own is None else None
@@ -339,7 +347,7 @@ def _quota(io: Io, mount: Mount, file: Path, now_s: float) -> Quota | None:
         if quota is not None:
             said = {name: getattr(quota, name) for name in Quota.__dataclass_fields__}
         with contextlib.suppress(OSError):  # if the answer cannot be stored, the next plan asks again
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(file.parent)
             runs.write_json(file, {**kept, mount.point: {"asked_s": now_s, "quota": said}})
     return quota
 

@@ -7,12 +7,12 @@ only GPUs.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from coach.config import Settings, Switch
@@ -27,10 +27,11 @@ from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan, Resour
 from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import Verb
 from coach.model.training.run import Run
+from coach.runs import RunPaths, read_own
 from coach.sources.io import Io
 from coach.workflows.jobs.job_actions import HasEnded, perform, plan_action
 from coach.workflows.launching.prepare import num_alive_runs
-from coach.workflows.launching.start import start, written_run
+from coach.workflows.launching.start import command_of, start, written_run
 
 _RUN_JSON = re.compile(r"<<'COACH_RUN_JSON'\n.*?\nCOACH_RUN_JSON\n", re.DOTALL)
 _COUNTS = ("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task")
@@ -48,7 +49,7 @@ class ParentChoice(StrEnum):
 
 def recipe_of_run(run: Run) -> Recipe:
     """The recipe that launched the run, or its own program as a recipe. Raises UserError if it is gone."""
-    return recipe_of(request_from(run.launch, run.recipe))
+    return recipe_of(request_from(run))
 
 
 def request_for_fix(
@@ -58,7 +59,7 @@ def request_for_fix(
 
     Raises UserError for a change that this recipe does not know.
     """
-    base = request_from(run.launch, run.recipe)
+    base = request_from(run)
     changes = dict(fix.changes)
     name = changes.pop("recipe", None)
     if name is not None:
@@ -110,7 +111,7 @@ def script_diff(parent_script: str, parent_run_id: str, plan: Plan) -> tuple[str
 def read_parent_script(parent: Run) -> str:
     """The batch script that the parent was launched with; empty if it cannot be read."""
     try:
-        return (Path(parent.run_dir) / "job.sh").read_text(encoding="utf-8", errors="replace")
+        return read_own(RunPaths(parent.run_dir).job_script).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -130,26 +131,43 @@ def relaunch(
     what happened to both.
     """
     is_active = not is_final(parent.state)
+    after = _after(plan, parent, choice)
     if is_active and choice is not ParentChoice.CANCEL:
         # The plan assumed that the parent goes; now it stays, and counts.
         alive = num_alive_runs(settings, io, io.now())
         can_cancel = Switch.CANCEL not in settings.switched_off
         check_running(alive, settings.limits, settings.origins, can_cancel=can_cancel)
     with written_run(plan, settings, io):
-        if not is_active or choice is ParentChoice.KEEP:
-            return start(plan, settings, env)
-        if choice is ParentChoice.WAIT:
-            return start(plan, settings, env, parent)
+        if not is_active or choice is not ParentChoice.CANCEL:
+            return start(plan, settings, env, after)
         _cancel_parent(parent, settings, env, io)
         try:
-            # A local run takes seconds to end after its cancel, and no scheduler keeps its GPUs from the
-            # child until then.
-            return start(plan, settings, env, parent if plan.backend == "local" else None)
+            return start(plan, settings, env, after)
         except UserError as error:
             raise UserError(
                 f"the parent {parent.run_id} was cancelled, but its child was refused: {error.message}",
                 error.hint,
             ) from None
+
+
+def commands_of(
+    plan: Plan, parent: Run, choice: ParentChoice, settings: Settings, env: Mapping[str, str], io: Io
+) -> tuple[str, ...]:
+    """The exact commands of `relaunch`, in their order. Raises UserError if the parent cannot be
+    cancelled."""
+    cancel: tuple[str, ...] = ()
+    if choice is ParentChoice.CANCEL and not is_final(parent.state):
+        with contextlib.suppress(HasEnded):
+            cancel = plan_action(Verb.CANCEL, (parent.run_id,), settings, env, io).commands
+    return (*cancel, command_of(plan, _after(plan, parent, choice)))
+
+
+def _after(plan: Plan, parent: Run, choice: ParentChoice) -> Run | None:
+    """The parent, if the child starts only after its end. A local run takes seconds to end after its cancel,
+    and no scheduler keeps its GPUs from the child until then."""
+    if is_final(parent.state) or choice is ParentChoice.KEEP:
+        return None
+    return parent if choice is ParentChoice.WAIT or plan.backend == "local" else None
 
 
 def _cancel_parent(parent: Run, settings: Settings, env: Mapping[str, str], io: Io) -> None:

@@ -5,6 +5,7 @@ Kept apart from the code that makes it, so that a screen can name it without loa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coach.model.judging.finding import Finding, Fix
@@ -33,6 +34,10 @@ class RelaunchOffer:
     lost: tuple[str, ...]
     """The work that an active parent loses when it is cancelled, and its torn checkpoints: lines for
     people."""
+
+    commands: Mapping[str, tuple[str, ...]]
+    """The exact commands of each choice for the parent: `cancel`, `keep`, `wait`. None for a choice that is
+    not possible."""
 
     @property
     def may_save_elsewhere(self) -> bool:

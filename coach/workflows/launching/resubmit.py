@@ -16,6 +16,7 @@ from coach.model.slurm.job_action import JobAction, Outcome
 from coach.model.training.run import Run
 from coach.sources.follow import describe
 from coach.sources.io import Io
+from coach.trusted import private_folder
 from coach.workflows.jobs.own_jobs import Named, run_dirs_of, run_of
 from coach.workflows.launching.find_again import find_again
 from coach.workflows.readonly import refuse_if_readonly
@@ -23,7 +24,7 @@ from coach.workflows.readonly import refuse_if_readonly
 
 def request_again(run: Run) -> LaunchRequest:
     """The request that made the run. The new run is its child, so that the two can be compared."""
-    request = request_from(run.launch, run.recipe)
+    request = request_from(run)
     is_mended = True if run.fix is not None else request.is_mended
     return replace(request, backend=run.backend, parent_run_id=run.run_id, is_mended=is_mended)
 
@@ -71,7 +72,7 @@ def perform_resubmit(action: JobAction, env: Mapping[str, str]) -> Outcome:
     if action.script_file is not None and action.script is not None:
         file = Path(action.script_file)
         try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(file.parent)
             file.write_text(action.script, encoding="utf-8", errors="surrogateescape")
         except OSError as error:
             raise UserError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +29,9 @@ from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 from coach.node import share
 from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
-from coach.sources.machine.disk import why_not_writable
+from coach.sources.machine.disk import why_not_kept
 from coach.sources.runs.local_process import identify, state_of
+from coach.trusted import private_folder
 from coach.workflows.launching.prepare import OTHER_RUNS_ROOT
 from coach.workflows.launching.prepare import prepare as prepare
 from coach.workflows.launching.refusals import explained, keep_question
@@ -70,12 +72,12 @@ def check_ready(plan: Plan) -> None:
     with _told(plan):
         if os.path.lexists(run_dir):
             raise FileExistsError
-        why = why_not_writable(run_dir.parent)
+        why = why_not_kept(run_dir.parent)
         if why is not None:
             raise UserError(why, OTHER_RUNS_ROOT)
         _make_code(plan)
         if plan.backend == "slurm":
-            (run_dir.parent / runs.LOGS_FOLDER).mkdir(mode=0o700, exist_ok=True)
+            private_folder(run_dir.parent / runs.LOGS_FOLDER)
 
 
 def _is_batch(plan: Plan) -> bool:
@@ -148,6 +150,15 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
         share.withdraw(paths)
         shutil.rmtree(paths.run_dir, ignore_errors=True)
         raise
+
+
+def command_of(plan: Plan, after: Run | None = None) -> str:
+    """The exact command that starts one run, after the end of the run `after`."""
+    run_dir = Path(plan.run_dir)
+    if plan.backend == "local":
+        return shlex.join(local.start_command(run_dir, Path(after.run_dir) if after else None))
+    script = runs.RunPaths(run_dir).job_script
+    return shlex.join(slurm.sbatch_command(script, after.job_id if after else None))
 
 
 def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | None = None) -> Submitted:

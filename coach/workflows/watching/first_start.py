@@ -13,6 +13,7 @@ from pathlib import Path
 from coach.config import Settings
 from coach.launch.project_file import find_project, read_project
 from coach.model.errors import UserError
+from coach.trusted import private_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def is_first(file: Path) -> bool:
 def note_first(file: Path) -> None:
     """Note that the first start is over. If that cannot be written, it is shown again."""
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(file.parent)
         file.touch(mode=0o600, exist_ok=True)
     except OSError:
         return

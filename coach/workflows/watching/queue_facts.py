@@ -92,7 +92,7 @@ class RunRecords:
     def keep_end(self, run: Run, job: Job) -> None:
         """Write how the job ended."""
         end = (run.run_id, job.end_time_s)  # a requeued job has several
-        if end in self._ends:
+        if end in self._ends or not run.is_mine:
             return
         self._ends.add(end)
         self._aside.do(f"end of {run.run_id}", partial(self._write_end, run, job))

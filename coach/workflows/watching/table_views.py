@@ -18,6 +18,7 @@ from typing import Any
 from coach import runs
 from coach.model.errors import UserError
 from coach.model.toml_text import parse_toml
+from coach.trusted import private_folder
 
 FILE_NAME = "views.json"
 SAVED_FILE_NAME = "views.toml"
@@ -92,7 +93,7 @@ class ViewStore:
         """Write the views. Raises UserError if they cannot be written."""
         tables = {name: asdict(view) for name, view in views.items()}
         try:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self._file.parent)
             runs.write_json(self._file, {"schema": 1, "tables": tables})
         except OSError as error:
             raise UserError(f"{self._file}: cannot be written: {error.strerror or error}") from None

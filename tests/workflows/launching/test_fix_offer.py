@@ -42,7 +42,7 @@ def finding(*fixes: Fix, rule: str = "GPU005", is_primary: bool = True) -> Findi
 
 
 def test_a_fix_in_words_or_of_another_recipe_cannot_be_launched() -> None:
-    parent = replace(run(), recipe="baseline", launch={"recipe": "baseline"})
+    parent = replace(run(), recipe="baseline", launch={"recipe": "baseline"}, why_not_mine=None)
     found = remedies(parent, [finding(Fix("look at the disk"), MILD, Fix("buckets", {"bucket_cap_mb": 50}))])
     assert [each.fix.title for each in found] == ["workers"]
     assert found[0].request.set["num_workers"] == 2
@@ -76,7 +76,7 @@ def test_a_fix_that_a_node_can_give_only_some_of_its_cpus_still_comes_first(
 
 
 def test_cpus_and_ranks_are_changes_of_the_launch() -> None:
-    parent = replace(run(), recipe="ddp", launch={"recipe": "ddp"})
+    parent = replace(run(), recipe="ddp", launch={"recipe": "ddp"}, why_not_mine=None)
     (found,) = remedies(parent, [finding(Fix("more", {"cpus_per_task": 8, "nproc_per_node": 4}))])
     assert (found.request.cpus_per_task, found.request.nproc_per_node) == (8, 4)
 
