@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from coach.cli.acting import say
 from coach.cli.cluster import add_options
 from coach.cli.diagnosis_text import checked_lines
 from coach.cli.reading_io import Io, reading_io
@@ -87,6 +88,8 @@ def _check_one(
     logs, metrics = (tuple(_existing(path) for path in paths) for paths in (args.log, args.metrics))
     checked = checker.target(args.target, logs, metrics)
     _tell_left_out(checked.num_left_out)
+    if checked.note is not None:
+        say(checked.note)
     if args.format == "json":
         print(json.dumps(checked_object(checked), indent=2))
     else:

@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from coach.cli.acting import say
 from coach.cli.text import printable
 from coach.config import Settings
 from coach.launch.own_program import is_own, own_request, read_own_program
@@ -49,7 +50,8 @@ def with_program(request: LaunchRequest, args: argparse.Namespace, settings: Set
     """The request with its target, an own program or a recipe. Raises UserError if it is neither."""
     if args.as_is and args.what is None:
         raise UserError("--as-is: the batch file is missing", "for example `coach launch --as-is job.sbatch`")
-    if is_own(args.what):
+    recipe = None if args.as_is else _named_recipe(args.what, settings)
+    if recipe is None and is_own(args.what):
         behind = args.behind or ()
         own = read_own_program(args.what, behind, Path.cwd(), args.offers, is_unread=args.as_is)
         return replace(request, own=own) if args.as_is else own_request(own, request)
@@ -60,7 +62,21 @@ def with_program(request: LaunchRequest, args: argparse.Namespace, settings: Set
                 f"{words}: only for a script, a command or a batch file; {args.what} is not one of them",
                 "a recipe's parameters are set by --set KEY=VALUE",
             )
-    return replace(request, recipe=launch_name(args.what, settings))
+    return replace(request, recipe=recipe or launch_name(args.what, settings))
+
+
+def _named_recipe(what: str | None, settings: Settings) -> str | None:
+    """The recipe that a bare word names, also if a file of that name lies here; None for another word, and
+    for a path."""
+    if what is None or "/" in what or Path(what).suffix:
+        return None
+    try:
+        name = launch_name(what, settings)
+    except UserError:
+        return None
+    if Path(what).is_file():
+        say(f"{what} is a recipe; ./{what} names the file")
+    return name
 
 
 def launch_as_is(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from coach.analysis.judging.verdict_object import public_object
 from coach.analysis.judging.why_words import log_lines, pending_of, why_lines, worst_severity
+from coach.cli.acting import say
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
 from coach.cli.reading_io import Io, reading_io
 from coach.cli.text import print_line
@@ -88,20 +89,22 @@ def _is_grave(verdict: Mapping[str, Any], least: Severity) -> bool:
 def _judged(job: str, settings: Settings, io: Io, args: argparse.Namespace) -> Mapping[str, Any]:
     """Read and judge the job; if it has ended, store its verdict. Raises UserError."""
     try:
-        verdict, snapshot = checked_object.judged(job, settings, io, args.backend, args.ended)
+        verdict, checked = checked_object.judged(job, settings, io, args.backend, args.ended)
     except UnknownTarget:
         kept = kept_verdicts.kept_of_forgotten(job, settings)
         if kept is None:
             raise
         print("coach: Slurm has forgotten this job; this is coach's own record of it", file=sys.stderr)
         return kept
-    kept_verdicts.keep(settings, io, snapshot, verdict)
+    if checked.note is not None:
+        say(checked.note)
+    kept_verdicts.keep(settings, io, checked.snapshot, verdict)
     return verdict
 
 
 def _write_verdict(run_dir: Path, settings: Settings, io: Io) -> int:
     """Called by a job at its own end: judge the run by its files alone, and print the lines for its log."""
-    verdict, checked = checked_object.judged_whole(run_dir, settings, io, "local")
+    verdict, checked = checked_object.judged(run_dir, settings, io, "local")
     kept_verdicts.keep(settings, io, checked.snapshot, verdict, is_by_job=True)
     for line in log_lines(verdict):
         print_line(line)

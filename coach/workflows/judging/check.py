@@ -92,6 +92,8 @@ class Checked:
     """The series that the diagnosis used; None for a target of several parts."""
     waiting: Mapping[str, Any] | None = None
     """Why a job that has not started waits, as in the public JSON."""
+    note: str | None = None
+    """A file that has the target's name as well."""
 
 
 class Checker:
@@ -121,7 +123,7 @@ class Checker:
                     f"{text}: --log and --metrics belong to one task",
                     f"name it: {target.parts.rows[0].job_id}",
                 )
-            return self._parts(target.name, target.parts)
+            return replace(self._parts(target.name, target.parts), note=target.note)
         target = replace(target, logs=logs, metrics=metrics)
         snapshot, history, diagnosis, files = self._read(target)
         read = None if files is None else _files_read(snapshot, files)
@@ -133,7 +135,7 @@ class Checker:
         told = self._beside_others(room_now.with_room(seen, snapshot, self._io), snapshot, this)
         told = self._as_told(told, _paths_read(target, snapshot, files))
         waiting = waiting_of(snapshot.job, self._io, self._paths.known)
-        return Checked(told, snapshot, read, history=history, waiting=waiting)
+        return Checked(told, snapshot, read, history=history, waiting=waiting, note=target.note)
 
     def by_itself(self, target: Target) -> tuple[TargetSnapshot, History, Diagnosis]:
         """Judge one target without earlier runs: nothing is recorded and nobody is told. Raises UserError if

@@ -12,7 +12,6 @@ from coach.analysis.judging.verdict_object import diagnosis_object, kept_object
 from coach.analysis.judging.waiting import PENDING
 from coach.config import Settings
 from coach.model.judging.finding import Diagnosis
-from coach.model.snapshot import TargetSnapshot
 from coach.node.secret_words import mask_values
 from coach.rules.engine import Engine
 from coach.sources.io import Io
@@ -45,18 +44,10 @@ def jobs_object(diagnoses: Iterable[Diagnosis]) -> dict[str, Any]:
 
 def judged(
     named: str | Path, settings: Settings, io: Io, backend: str | None, ended_as: str | None = None
-) -> tuple[Mapping[str, Any], TargetSnapshot]:
-    """The verdict to keep of a named target, or of a run (a Path) that has just ended, which is read by its
-    files alone. Secrets in the quoted lines are struck. `ended_as`: the state of a job whose epilog runs.
-    Raises UserError."""
-    verdict, checked = judged_whole(named, settings, io, backend, ended_as)
-    return verdict, checked.snapshot
-
-
-def judged_whole(
-    named: str | Path, settings: Settings, io: Io, backend: str | None, ended_as: str | None = None
 ) -> tuple[Mapping[str, Any], Checked]:
-    """The verdict to keep, with all that was read for it. Raises UserError."""
+    """The verdict to keep of a named target, or of a run (a Path) that has just ended, which is read by its
+    files alone; and all that was read for it. Secrets in the quoted lines are struck. `ended_as`: the state of
+    a job whose epilog runs. Raises UserError."""
     checker = Checker(settings, io, Engine(rules_of(settings)), backend, ended_as)
     checked = checker.ended_run(named) if isinstance(named, Path) else checker.target(named)
     return mask_values(kept_object(checked.diagnosis, checked_object(checked))), checked

@@ -6,7 +6,7 @@ thing by it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -75,12 +75,15 @@ class Target:
     """Files that a person named: they replace those that would be found."""
     parts: Parts | None = None
     """The tasks, or components, of PARTS."""
+    note: str | None = None
+    """A file that has the target's name as well."""
 
 
 def resolve_target(
     text: str, settings: Settings, io: Io, backend: str, user: str, output_paths: OutputPaths | None = None
 ) -> Target:
-    """Resolve `-`, an existing path, a run id or a job id, in this order. Raises UserError, with the nearest
+    """Resolve `-`, an existing path, a run id or a job id, in this order; a bare word, without a slash and a
+    suffix, is a run or a job first: a file of its name may be anybody's. Raises UserError, with the nearest
     name as hint.
 
     A directory without logs and metrics hides no run or job of its name: scripts make a directory for each
@@ -89,15 +92,35 @@ def resolve_target(
     if text == STDIN:
         return Target(text, TargetKind.STDIN)
     path = runs.expand_home(text).absolute()
-    unreadable: UserError | None = None
-    try:
-        found = _at_path(io, text, path) if text else None
-    except UserError as problem:
-        if "/" in text:
-            raise
-        found, unreadable = None, problem
-    if found is not None:
-        return found
+    is_bare = "/" not in text and not Path(text).suffix
+    problem: UserError | None = None
+    for is_name in (is_bare, not is_bare):
+        try:
+            found = (
+                _by_name(text, settings, io, backend, user, output_paths)
+                if is_name
+                else _at_path(io, text, path)
+            )
+        except UserError as error:
+            if "/" in text:
+                raise
+            problem = problem or error
+            continue
+        if found is not None:
+            is_hidden = is_name and is_bare and path.is_file()
+            note = f"{text} is a {found.kind.value}; ./{text} names the file" if is_hidden else None
+            return replace(found, note=note)
+    if problem is not None:
+        raise problem
+    known = list_runs(io, settings.runs_root, run_index(settings))
+    near = get_close_matches(Path(text).name, [*(run.run_id for run in known), *_names_beside(io, path)], 1)
+    hint = f"did you mean {near[0]}?" if near else _hint_for_unknown(text, io, backend, user)
+    raise UnknownTarget(f"{text}: no run, job or file of that name", hint)
+
+
+def _by_name(
+    text: str, settings: Settings, io: Io, backend: str, user: str, output_paths: OutputPaths | None
+) -> Target | None:
     known = list_runs(io, settings.runs_root, run_index(settings))
     named = named_run(text, known)
     if named is not None:
@@ -106,16 +129,10 @@ def resolve_target(
         found = _at_path(io, text, settings.runs_root / text)
         if found is not None:
             return found
-    if is_job_id(text):
-        paths = output_paths or output_paths_of(io, settings)
-        found = _by_job_id(text, settings, io, backend, user, known, paths)
-        if found is not None:
-            return found
-    if unreadable is not None:
-        raise unreadable
-    near = get_close_matches(Path(text).name, [*(run.run_id for run in known), *_names_beside(io, path)], 1)
-    hint = f"did you mean {near[0]}?" if near else _hint_for_unknown(text, io, backend, user)
-    raise UnknownTarget(f"{text}: no run, job or file of that name", hint)
+    if not is_job_id(text):
+        return None
+    paths = output_paths or output_paths_of(io, settings)
+    return _by_job_id(text, settings, io, backend, user, known, paths)
 
 
 def _hint_for_unknown(text: str, io: Io, backend: str, user: str) -> str:
@@ -325,6 +342,8 @@ def queue_of(target: Target, backend: str, io: Io) -> str:
 
 
 def _at_path(io: Io, text: str, path: Path) -> Target | None:
+    if not text:
+        return None
     if _exists(io, runs.RunPaths(path).run_json):
         return Target(text, TargetKind.RUN, path)
     try:

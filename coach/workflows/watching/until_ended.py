@@ -50,8 +50,8 @@ class EndWatch:
         kept = kept_verdict(name, self._settings, self._io)
         if kept is not None:
             return kept
-        verdict, snapshot = judged(name, self._settings, self._io, self._backend)
-        keep(self._settings, self._io, snapshot, verdict)
+        verdict, checked = judged(name, self._settings, self._io, self._backend)
+        keep(self._settings, self._io, checked.snapshot, verdict)
         return verdict
 
     def follow(self, tell: Callable[[News], object], tell_problem: Callable[[str | None], object]) -> None:
