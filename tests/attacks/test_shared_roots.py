@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.mallory import Mallory
+from tests.attacks.test_runs_of_others import plant
 from tests.installed import InstalledCoach
 
 pytestmark = pytest.mark.root
@@ -86,20 +87,22 @@ def test_code_that_was_exchanged_in_a_root_is_not_used(
     assert f"others may write to it: chmod go-w {root}" in local_coach(*DRY, env=env).stderr
 
 
-def test_answers_and_records_of_another_users_cache_are_not_believed(
+def test_nothing_is_kept_in_another_users_cache_and_reading_goes_on(
     local_coach: InstalledCoach, mallory: Mallory, scratch: Path
 ) -> None:
-    """A record that she plants names a job of the victim's."""
+    user = local_coach.user
     cache = scratch / "coach" / "cache"
     cache.mkdir(parents=True)
     for folder in (cache.parent, cache):
         mallory.own(folder, 0o777)
-    for name in ("jobs.jsonl", "verdicts.jsonl"):
-        mallory.write(cache / name, '{"job_id": "4734", "state": "FAILED", "target": "4734", "work": "x"}\n')
-    done = local_coach("check", "4734", env={"SCRATCH": str(scratch)})
-    assert done.returncode == 2
-    assert "no run, job or file" in done.stderr
-    assert {path.name for path in cache.iterdir()} == {"jobs.jsonl", "verdicts.jsonl"}
+    run_dir = plant(mallory, user.home / "runs", Path("/bin/false"))
+    for path in (run_dir.parent, run_dir, *run_dir.rglob("*")):
+        os.chown(path, user.uid, user.gid)
+    done = local_coach("check", run_dir, env={"SCRATCH": str(scratch)})
+    assert done.returncode == 1
+    assert "NUM001" in done.stdout
+    assert f"{cache}: belongs to uid 64999: name a folder of your own" in done.stderr
+    assert not list(cache.iterdir())
 
 
 def test_ones_own_folder_in_shared_places_is_a_root(
