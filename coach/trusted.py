@@ -13,6 +13,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Optional
 
+UNKNOWN_USER = -1
+"""A uid that owns no file."""
 MAX_BYTES = 16 << 20
 """Bytes: the longest file that `read_trusted` reads, unless the caller names another limit."""
 
@@ -49,8 +51,11 @@ def open_trusted(
         refuse_special(found.st_mode, path)
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        is_public = or_public and found.st_mode & stat.S_IROTH and _all_may_enter(descriptor)
-        if owner is not None and not is_public and not _belongs(found.st_uid, owner):
+        if (
+            owner is not None
+            and not _belongs(found.st_uid, owner)
+            and not (or_public and found.st_mode & stat.S_IROTH and _all_may_enter(descriptor))
+        ):
             raise _refused(path, f"belongs to {user_name(found.st_uid)}, not to {user_name(owner)}")
         return os.fdopen(descriptor, "rb")
     except BaseException:
@@ -133,6 +138,8 @@ def why_not_mine(found: os.stat_result) -> Optional[str]:
 
 def user_name(uid: int) -> str:
     """The login name, or the uid as text."""
+    if uid == UNKNOWN_USER:
+        return "an unknown user"
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
