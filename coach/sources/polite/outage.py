@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from coach.model.reading import Reading
-from coach.sources.io import CommandResult, Io, Query
-from coach.sources.polite.passing_io import PassingIo
+from coach.sources.io import CommandResult, Io, PassingIo, Query
 from coach.sources.polite.shared_cache import PROBE_KEPT_S, SharedIo
 from coach.sources.slurm.client import PING_TIMEOUT_S, tells_down
 from coach.sources.slurm.configuration import PING_QUERY

@@ -22,8 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from coach.runs import LockFile, has_lost_its_owner
-from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, OutputReader, Query
-from coach.sources.polite.passing_io import PassingIo
+from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, OutputReader, PassingIo, Query
 from coach.trusted import private_folder
 
 SCHEMA = 1

@@ -11,11 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState
-from coach.sources.io import CommandResult, Io, Query
+from coach.sources.io import CommandResult, Io, PassingIo, Query
 
 Probe = Callable[[], Sequence[Check]]
 
@@ -28,12 +27,12 @@ class _Asked:
         self.result: CommandResult | None = None
 
 
-class HurriedIo:
+class HurriedIo(PassingIo):
     """An Io that runs each command once, for all callers; each gets at most `limit_s` seconds, and none runs
     beyond `deadline_s` on the monotonic clock."""
 
-    def __init__(self, inner: Io, limit_s: float, deadline_s: float) -> None:
-        self._inner = inner
+    def __init__(self, io: Io, limit_s: float, deadline_s: float) -> None:
+        super().__init__(io)
         self._limit_s = limit_s
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
@@ -52,29 +51,11 @@ class HurriedIo:
         left_s = min(limit_s, self._deadline_s - time.monotonic())
         if left_s <= 0:
             error = f"{query.argv[0]}: not run, no time was left"
-            return CommandResult(query, None, b"", "", self._inner.now(), 0.0, error)
-        result = self._inner.run(query, left_s)
+            return CommandResult(query, None, b"", "", self.now(), 0.0, error)
+        result = self._io.run(query, left_s)
         if result.returncode is None and result.duration_s >= left_s:
             result = replace(result, error=f"{query.argv[0]}: no answer within {result.duration_s:.1f} s")
         return result
-
-    def now(self) -> float:
-        return self._inner.now()
-
-    def read(self, path: Path, offset: int, limit: int) -> bytes:
-        return self._inner.read(path, offset, limit)
-
-    def size(self, path: Path) -> int:
-        return self._inner.size(path)
-
-    def modified_s(self, path: Path) -> float:
-        return self._inner.modified_s(path)
-
-    def list_dir(self, path: Path) -> list[str]:
-        return self._inner.list_dir(path)
-
-    def real_path(self, path: Path) -> Path:
-        return self._inner.real_path(path)
 
 
 class _Running:
