@@ -23,7 +23,7 @@ from coach.late import late
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding
 from coach.node.secret_words import mask_text
-from coach.sources.io import CommandResult, Query, SystemIo, scrubbed_environment
+from coach.sources.io import CommandResult, OwnerIo, Query, SystemIo, scrubbed_environment
 from coach.sources.io import Io as Io
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class ReadingIo(TellingIo):
         tell: Callable[[str], object],
         after_s: float = AFTER_S,
         every_s: float = EVERY_S,
-        end_of: Callable[[Path], str | None] = lambda path: None,
+        end_of: Callable[[Path, int | None], str | None] = lambda path, owner: None,
     ) -> None:
         super().__init__(env, timeout_s=timeout_s, tell=tell)
         self._every_s = every_s
@@ -111,8 +111,8 @@ class ReadingIo(TellingIo):
         self._read_to: dict[Path, int] = {}
         self._due_s = time.monotonic() + after_s
 
-    def read(self, path: Path, offset: int, limit: int) -> bytes:
-        data = super().read(path, offset, limit)
+    def read(self, path: Path, offset: int, limit: int, owner: int | None = None) -> bytes:
+        data = super().read(path, offset, limit, owner)
         now_s = time.monotonic()
         read_to = self._read_to.get(path, 0)
         goes_on = offset <= read_to < offset + len(data)  # else this is another part, such as the end
@@ -120,11 +120,11 @@ class ReadingIo(TellingIo):
             self._read_to[path] = offset + len(data)
         if offset and goes_on and now_s >= self._due_s:
             self._due_s = now_s + self._every_s
-            told = os.stat(path).st_size  # noqa: PTH116 (the file was just read)
+            told = self.size(path, owner)
             self._tell(f"reading {path}: {format_bytes(offset)} of {format_bytes(told)} so far")
             if told - offset > _FAR_BYTES and path not in self._with_end:
                 self._with_end.add(path)
-                if (words := self._end_of(path)) is not None:
+                if (words := self._end_of(path, owner)) is not None:
                     self._tell(f"{path}: {words}; the rest is being read")
         return data
 
@@ -146,9 +146,9 @@ def reading_io(settings: Settings) -> ReadingIo:
     """The same for a command that reads whole logs."""
     env, timeout_s = scrubbed_environment(os.environ), settings.slurm_timeout_s
 
-    def end_of(path: Path) -> str | None:
+    def end_of(path: Path, owner: int | None) -> str | None:
         with contextlib.suppress(OSError, UserError):  # the whole reading reports it
-            found = far_end.cause_at_end(SystemIo(env), path, settings)
+            found = far_end.cause_at_end(OwnerIo(SystemIo(env), lambda: owner), path, settings)
             part = format_bytes(far_end.END_BYTES)
             return f"its last {part} say {told_cause(found)}" if found is not None else None
         return None

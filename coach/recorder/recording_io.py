@@ -76,9 +76,9 @@ class RecordingIo:
             self.num_bytes += len(result.stdout)
         return result
 
-    def read(self, path: Path, offset: int, limit: int) -> bytes:
+    def read(self, path: Path, offset: int, limit: int, owner: int | None = None) -> bytes:
         try:
-            data = self._io.read(path, offset, limit)
+            data = self._io.read(path, offset, limit, owner)
         except OSError as error:
             self._miss(path, "file", error)
             raise
@@ -86,9 +86,9 @@ class RecordingIo:
             self._keep_bytes(str(path), offset, data, is_end=len(data) < limit)
         return data
 
-    def size(self, path: Path) -> int:
+    def size(self, path: Path, owner: int | None = None) -> int:
         try:
-            size = self._io.size(path)
+            size = self._io.size(path, owner)
         except OSError as error:
             self._miss(path, "file", error)
             raise
@@ -100,11 +100,14 @@ class RecordingIo:
                 self._begin_anew(str(path))
         return size
 
-    def modified_s(self, path: Path) -> float:
-        modified_s = self._io.modified_s(path)
+    def modified_s(self, path: Path, owner: int | None = None) -> float:
+        modified_s = self._io.modified_s(path, owner)
         with self._lock:
             self._fact("mtime", path, {"s": modified_s})
         return modified_s
+
+    def owner_of(self, path: Path) -> int:
+        return self._io.owner_of(path)
 
     def list_dir(self, path: Path) -> list[str]:
         try:

@@ -112,19 +112,23 @@ class ReplayIo:
         words = f"{query.argv[0]}: not in the recording" + (" yet" if timeline is not None else "")
         return CommandResult(query, None, b"", "", now_s, 0.0, words)
 
-    def read(self, path: Path, offset: int, limit: int) -> bytes:
+    def read(self, path: Path, offset: int, limit: int, owner: int | None = None) -> bytes:
         state = self._file(path)
         return bytes(state.content.data[offset : min(offset + limit, state.length)])
 
-    def size(self, path: Path) -> int:
+    def size(self, path: Path, owner: int | None = None) -> int:
         return self._file(path).size
 
-    def modified_s(self, path: Path) -> float:
+    def modified_s(self, path: Path, owner: int | None = None) -> float:
         timeline = self._modified.get(str(path))
         modified_s: float | None = timeline.at(self._seen_s) if timeline is not None else None
         if modified_s is None:
             raise _error(errno.ENOENT, path)
         return modified_s
+
+    def owner_of(self, path: Path) -> int:
+        """This user: the recorder has judged whose files it read."""
+        return os.geteuid()
 
     def list_dir(self, path: Path) -> list[str]:
         timeline = self._dirs.get(str(path))

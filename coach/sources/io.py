@@ -7,20 +7,20 @@ can be tried on an old recording, and sources behave the same in both cases.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
+import pwd
 import secrets
-import stat
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from coach.sources.commands import run_command
 from coach.sources.rpc_budget import cost_of
+from coach.trusted import UNKNOWN_USER, open_trusted, refuse_special
 
 COMMAND_TIMEOUT_S = 12.0
 """Default time limit of a command, in seconds.
@@ -90,7 +90,11 @@ class CommandResult:
 
 
 class Io(Protocol):
-    """The operations of a source. File methods raise FileNotFoundError or another OSError."""
+    """The operations of a source. File methods raise FileNotFoundError or another OSError.
+
+    `owner`: the uid to which a file must belong, unless all users may read it. None: any file, because this
+    user names it, or this user's own job. `OwnerIo` adds the owner of another user's job or run.
+    """
 
     def now(self) -> float: ...
 
@@ -98,11 +102,15 @@ class Io(Protocol):
         """Run a command for at most `timeout_s`; None: the time limit of Slurm's clients."""
         ...
 
-    def read(self, path: Path, offset: int, limit: int) -> bytes: ...
+    def read(self, path: Path, offset: int, limit: int, owner: int | None = None) -> bytes: ...
 
-    def size(self, path: Path) -> int: ...
+    def size(self, path: Path, owner: int | None = None) -> int: ...
 
-    def modified_s(self, path: Path) -> float: ...
+    def modified_s(self, path: Path, owner: int | None = None) -> float: ...
+
+    def owner_of(self, path: Path) -> int:
+        """The uid of a file's or folder's owner."""
+        ...
 
     def list_dir(self, path: Path) -> list[str]: ...
 
@@ -120,20 +128,81 @@ class PassingIo:
     def now(self) -> float:
         return self._io.now()
 
-    def read(self, path: Path, offset: int, limit: int) -> bytes:
-        return self._io.read(path, offset, limit)
+    def read(self, path: Path, offset: int, limit: int, owner: int | None = None) -> bytes:
+        return self._io.read(path, offset, limit, owner)
 
-    def size(self, path: Path) -> int:
-        return self._io.size(path)
+    def size(self, path: Path, owner: int | None = None) -> int:
+        return self._io.size(path, owner)
 
-    def modified_s(self, path: Path) -> float:
-        return self._io.modified_s(path)
+    def modified_s(self, path: Path, owner: int | None = None) -> float:
+        return self._io.modified_s(path, owner)
+
+    def owner_of(self, path: Path) -> int:
+        return self._io.owner_of(path)
 
     def list_dir(self, path: Path) -> list[str]:
         return self._io.list_dir(path)
 
     def real_path(self, path: Path) -> Path:
         return self._io.real_path(path)
+
+
+class OwnerIo(PassingIo):
+    """Opens the files that a job or a run names for its owner: another user may name a private file of this
+    user, or of a third. `find_owner` is called until it knows the owner. Files in `named` are opened whoever
+    owns them: this user names them."""
+
+    def __init__(self, io: Io, find_owner: Callable[[], int | None], named: Collection[Path] = ()) -> None:
+        super().__init__(io)
+        self._find_owner = find_owner
+        self._named = named
+        self._owner: int | None = UNKNOWN_USER
+
+    def for_whom(self, path: Path) -> int | None:
+        """The owner for whom this file is opened; None if it may be anybody's."""
+        if path in self._named:
+            return None
+        if self._owner == UNKNOWN_USER:
+            found = self._find_owner()
+            self._owner = None if found == os.geteuid() else found
+        return self._owner
+
+    def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
+        return self._io.run(query, timeout_s)
+
+    def read(self, path: Path, offset: int, limit: int, owner: int | None = None) -> bytes:
+        return self._io.read(path, offset, limit, self.for_whom(path))
+
+    def size(self, path: Path, owner: int | None = None) -> int:
+        return self._io.size(path, self.for_whom(path))
+
+    def modified_s(self, path: Path, owner: int | None = None) -> float:
+        return self._io.modified_s(path, self.for_whom(path))
+
+
+def for_folder(io: Io, folder: Path, named: Collection[Path] = ()) -> OwnerIo:
+    """The Io for the files of a run: its directory's owner is its own. An OwnerIo stays as it is."""
+
+    def find_owner() -> int:
+        try:
+            return io.owner_of(folder)
+        except OSError:
+            return UNKNOWN_USER
+
+    return io if isinstance(io, OwnerIo) else OwnerIo(io, find_owner, named)
+
+
+def for_user(io: Io, user: Callable[[], str | None], named: Collection[Path] = ()) -> OwnerIo:
+    """The Io for the files of a job; `user` returns the name of its user, None while it is unknown."""
+
+    def find_owner() -> int:
+        name = user() or ""
+        try:
+            return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+        except (KeyError, ValueError):
+            return UNKNOWN_USER
+
+    return OwnerIo(io, find_owner, named)
 
 
 def new_separator() -> str:
@@ -222,21 +291,28 @@ class SystemIo:
         passed_s, is_read = time.monotonic() - start, reader is not None
         return CommandResult(query, returncode, stdout, stderr, time.time(), passed_s, error, is_read)
 
-    def read(self, path: Path, offset: int, limit: int) -> bytes:
-        with self._asking(path), open(path, "rb", opener=_open_at_once) as file:
-            _refuse_special(os.fstat(file.fileno()).st_mode, path)
+    def read(self, path: Path, offset: int, limit: int, owner: int | None = None) -> bytes:
+        with self._asking(path), _opened(path, owner) as file:
             file.seek(offset)
             return file.read(limit)
 
-    def size(self, path: Path) -> int:
-        with self._asking(path):
-            told = path.stat()
-        _refuse_special(told.st_mode, path)
-        return told.st_size
+    def size(self, path: Path, owner: int | None = None) -> int:
+        found = self._look(path, owner)
+        refuse_special(found.st_mode, path)
+        return found.st_size
 
-    def modified_s(self, path: Path) -> float:
+    def modified_s(self, path: Path, owner: int | None = None) -> float:
+        return self._look(path, owner).st_mtime
+
+    def owner_of(self, path: Path) -> int:
+        return self._look(path, None).st_uid
+
+    def _look(self, path: Path, owner: int | None) -> os.stat_result:
         with self._asking(path):
-            return path.stat().st_mtime
+            if owner is not None:
+                with contextlib.suppress(IsADirectoryError), _opened(path, owner) as file:
+                    return os.fstat(file.fileno())
+            return path.stat()
 
     def list_dir(self, path: Path) -> list[str]:
         with self._asking(path):
@@ -255,14 +331,5 @@ class SystemIo:
             self._on_file_op(None)
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    """Without these flags, opening a pipe without a writer would block, and a terminal would become the
-    controlling one."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-
-
-def _refuse_special(mode: int, path: Path) -> None:
-    """Refuse pipes and devices: reading one takes data from its real reader, or never ends."""
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        what = "pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
-        raise OSError(errno.EINVAL, f"a {what}, not a file", str(path))
+def _opened(path: Path, owner: int | None) -> BinaryIO:
+    return open_trusted(path, owner=owner, or_public=True, follows_links=True)

@@ -21,7 +21,7 @@ from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.model.training.stacks import Stacks, StacksPlan
-from coach.sources.io import Io, SystemIo, scrubbed_environment
+from coach.sources.io import Io, OwnerIo, SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.sources.rpc_budget import RpcBudget, cost_of
 from coach.tui.ports import Ports, RecipeKey, RelaunchOffer, RuleTitle
@@ -376,22 +376,25 @@ class LiveLogs:
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
-        self._files: dict[str, LogWindows] = {}
+        self._files: dict[tuple[str, int | None], LogWindows] = {}
 
     def read_log(
         self,
         look: LogLook,
+        owner: int | None,
         counted: Mapping[str, tuple[int, int]],
         heed: Callable[[int, int], bool],
     ) -> LogWindow | None:
         windows: list[LogWindow] = []
+        io = OwnerIo(self._reach.io, lambda: owner)
         for file in look.files:
-            if file not in self._files:
-                self._files[file] = log_windows.LogWindows(self._reach.io, Path(file))
+            if (file, owner) not in self._files:
+                self._files[file, owner] = log_windows.LogWindows(io, Path(file))
+            known = self._files[file, owner]
             if file in counted:
-                self._files[file].know_end(*counted[file])
+                known.know_end(*counted[file])
             try:
-                windows.append(self._files[file].look(look, heed))
+                windows.append(known.look(look, heed))
             except log_windows.Stopped:
                 return None
         return windows[0] if len(windows) == 1 else log_windows.both_by_time(*windows)

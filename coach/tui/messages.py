@@ -188,17 +188,19 @@ class LogWanted(Request):
     def __init__(
         self,
         look: LogLook,
+        owner: int | None,
         counted: Mapping[str, tuple[int, int]],
         is_wanted: Callable[[], bool],
         on_progress: Callable[[LogLook, int, int], object],
     ) -> None:
-        """`counted` gives, for each file, the bytes that were read to judge the job and the number of lines
-        in them.
+        """`owner`: the uid for whom the files are opened; None: they may be anybody's. `counted` gives, for
+        each file, the bytes that were read to judge the job and the number of lines in them.
 
         `is_wanted` may be called from any thread; False stops a search.
         """
         super().__init__()
         self.look = look
+        self.owner = owner
         self.counted = counted
         self.is_wanted = is_wanted
         self.on_progress = on_progress

@@ -45,19 +45,22 @@ class FakeIo:
             return CommandResult(query, None, b"", "", self.now_s, 0.0, words)
         return self.answers[query.kind](query)
 
-    def read(self, path: Path, offset: int, limit: int) -> bytes:
+    def read(self, path: Path, offset: int, limit: int, owner: int | None = None) -> bytes:
         data = self._file(path)[offset : offset + limit]
         self.reads.append((str(path), offset, len(data)))
         return data
 
-    def size(self, path: Path) -> int:
+    def size(self, path: Path, owner: int | None = None) -> int:
         if str(path) not in self.files and self._children(path):
             return 4096
         return len(self._file(path))
 
-    def modified_s(self, path: Path) -> float:
+    def modified_s(self, path: Path, owner: int | None = None) -> float:
         self._file(path)
         return self.modified.get(str(path), self.now_s)
+
+    def owner_of(self, path: Path) -> int:
+        return os.geteuid()
 
     def list_dir(self, path: Path) -> list[str]:
         self._check(path)

@@ -26,9 +26,9 @@ class ScriptedIo(SystemIo):
     def now(self) -> float:
         return self.now_s
 
-    def read(self, path: Path, offset: int, limit: int) -> bytes:
+    def read(self, path: Path, offset: int, limit: int, owner: int | None = None) -> bytes:
         self.num_reads += 1
-        return super().read(path, offset, limit)
+        return super().read(path, offset, limit, owner)
 
     def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
         self.asked.append(query.kind)

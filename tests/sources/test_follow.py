@@ -24,7 +24,7 @@ class _StaleIo(FakeIo):
         self.num_stale = 0
         self.old_size: int | None = None
 
-    def size(self, path: Path) -> int:
+    def size(self, path: Path, owner: int | None = None) -> int:
         if self.num_stale:
             self.num_stale -= 1
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))

@@ -341,7 +341,9 @@ class FakeLogs:
 
     looks: list[LogLook] = field(default_factory=list)
 
-    def read_log(self, look: LogLook, counted: object, heed: Callable[[int, int], bool]) -> LogWindow | None:
+    def read_log(
+        self, look: LogLook, owner: int | None, counted: object, heed: Callable[[int, int], bool]
+    ) -> LogWindow | None:
         self.looks.append(look)
         try:
             windows = [LogWindows(SystemIo({}), Path(file)).look(look, heed) for file in look.files]

@@ -46,9 +46,9 @@ class Answering(SystemIo):
         self.budget.acquire(query.num_rpcs)
         return self.fake.run(query, timeout_s)
 
-    def size(self, path: Path) -> int:
+    def size(self, path: Path, owner: int | None = None) -> int:
         self.paths.append(path)
-        return super().size(path)
+        return super().size(path, owner)
 
 
 @pytest.fixture

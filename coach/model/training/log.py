@@ -128,3 +128,5 @@ class LogFile:
     """False if there is no file (yet)."""
     problem: str | None = None
     """Why the file cannot be read (any more)."""
+    owner: int | None = None
+    """The uid for whom it was opened; None: it may be anybody's."""

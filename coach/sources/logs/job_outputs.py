@@ -210,6 +210,11 @@ class OutputPaths:
             raise OSError(errno.EIO, f"where job {job_id} writes its log is not known: {self._error}")
         return output_paths(row) or ()
 
+    def user(self, job_id: str) -> str | None:
+        """The user of a job whose row was read; makes no query."""
+        row = self.known(job_id) or self.known(_COMPONENT.sub("+0", job_id))
+        return row.user if row is not None else None
+
     def known(self, job_id: str) -> Job | None:
         """The last row of a job that was read; makes no query."""
         return self._rows.get(job_id)

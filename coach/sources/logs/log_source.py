@@ -10,7 +10,7 @@ from pathlib import Path
 from coach.model.reading import LogChunk, LogFiles, Reading
 from coach.model.training.log import LogFile, LogTail, Signature
 from coach.sources.follow import FileFollower, describe
-from coach.sources.io import Io
+from coach.sources.io import Io, OwnerIo
 from coach.sources.logs.near_modules import NearModules
 from coach.sources.logs.scanner import LogScanner
 
@@ -183,7 +183,8 @@ class LogSource:
             except OSError as problem:
                 seen.append(LogFile(str(path), not isinstance(problem, FileNotFoundError), describe(problem)))
                 continue
-            seen.append(LogFile(str(path), is_found))
+            owner = self._io.for_whom(path) if isinstance(self._io, OwnerIo) else None
+            seen.append(LogFile(str(path), is_found, owner=owner))
             are_caught_up = are_caught_up and is_caught_up
             chunk = replace(chunk, hits=tuple(map(self._near.added_to, chunk.hits)))
             yield replace(self._reading(start_s, chunk), is_caught_up=is_caught_up, is_part=True)

@@ -1,13 +1,9 @@
 """Find the output of a run: in its directory, or in another file to which `coach run` found its output
-connected.
-
-run.json names such a file. Another user's run.json could name any file that this user can read, so a file
-outside the run directory is read only for a run of this user.
+connected. run.json names such a file.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,11 +78,4 @@ class RunLogs:
         named = text(output.get(stream))
         if named in self._own:
             return self._own[named]
-        is_elsewhere = named is not None and named.startswith("/") and self._is_own_run()
-        return Path(named) if named is not None and is_elsewhere else None
-
-    def _is_own_run(self) -> bool:
-        try:
-            return self._run_dir.stat().st_uid == os.geteuid()
-        except OSError:
-            return True  # a replay: all files come from the recording
+        return Path(named) if named is not None and named.startswith("/") else None

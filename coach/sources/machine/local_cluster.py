@@ -19,7 +19,7 @@ from coach.model.slurm.cluster import GpuCount, Job, Node, Partition, is_final
 from coach.model.slurm.memory import mem_mib
 from coach.model.training.run import Run, RunExit
 from coach.sources.follow import describe, read_whole
-from coach.sources.io import Io
+from coach.sources.io import Io, for_folder
 from coach.sources.machine.this_machine import PARTITION, read_machine
 from coach.sources.runs.local_process import Look, Sighting, look
 from coach.sources.runs.run_files import as_seen, parse_json, parse_run, read_exit
@@ -152,15 +152,15 @@ class LocalClusterSource:
         return found, num_bad
 
     def _read_run(self, run_dir: Path) -> _LocalRun | None:
-        path = runs.RunPaths(run_dir).run_json
-        value = parse_json(read_whole(self._io, path), path)
+        path, io = runs.RunPaths(run_dir).run_json, for_folder(self._io, run_dir)
+        value = parse_json(read_whole(io, path), path)
         run = parse_run(value, str(run_dir))
         if run.backend != "local":
             return None
         # The order matters: a supervisor that ends in between has written exit.json before it ended.
         seen = self._look(value)
-        found = as_seen(self._io, run, seen)
-        exit_ = read_exit(self._io, found) if run.state is not None else None
+        found = as_seen(io, run, seen)
+        exit_ = read_exit(io, found) if run.state is not None else None
         submit_time_s = finite(value.get("submitted_time_s")) or run.created_time_s
         return _LocalRun(found, exit_, submit_time_s, seen)
 

@@ -34,7 +34,7 @@ from coach.model.training.run import (
     Submission,
 )
 from coach.sources.follow import describe, read_whole
-from coach.sources.io import Io
+from coach.sources.io import Io, for_folder
 from coach.sources.runs.local_process import Look, Sighting, look, may_be_launching
 from coach.sources.values import finite, table, text, whole
 
@@ -231,7 +231,7 @@ def parse_json(data: bytes, path: Path) -> dict[str, Any]:
 def read_run(io: Io, run_dir: Path, look: Look = look) -> Run:
     """The run in this directory, judged to be the user's or not; for a local run its real state. Raises
     OSError if there is no run.json, UserError if it is torn."""
-    path = runs.RunPaths(run_dir).run_json
+    path, io = runs.RunPaths(run_dir).run_json, for_folder(io, run_dir)
     data, why_not_mine = _read_record(io, path)
     value = parse_json(data, path)
     run = replace(parse_run(value, str(run_dir)), why_not_mine=why_not_mine)

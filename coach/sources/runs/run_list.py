@@ -18,7 +18,7 @@ from coach.model.reading import Reading, RunList
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 from coach.sources.follow import describe
-from coach.sources.io import Io
+from coach.sources.io import Io, for_folder
 from coach.sources.runs.local_process import Look, look
 from coach.sources.runs.run_files import read_exit, read_run
 from coach.sources.runs.run_index import EndedRun, RunIndex
@@ -166,6 +166,7 @@ class RunListSource:
 
 def read_listed_run(io: Io, run_dir: Path, look: Look = look) -> Run:
     """A run with its final state, which exit.json has first. Raises OSError or UserError."""
+    io = for_folder(io, run_dir)
     run = read_run(io, run_dir, look)
     if is_final(run.state) and run.ended_time_s is not None:
         return run

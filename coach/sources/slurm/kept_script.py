@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach.model.errors import UserError
-from coach.sources.io import Io, Query
+from coach.sources.io import Io, Query, for_user
 
 _MAX_BYTES = 1 << 20
 _NUMBER = re.compile(r"\d+")
@@ -29,10 +29,12 @@ class FoundScript:
     """Why neither Slurm nor the accounting returned its copy: the text is then that of the current file."""
 
 
-def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) -> FoundScript:
-    """Slurm's own copy while it remembers the job, else the accounting's copy, else the file. Raises
-    UserError if none of them exists."""
-    whys = []
+def find_script(
+    io: Io, job_id: str, command: str | None, work_dir: str | None, user: str | None
+) -> FoundScript:
+    """Slurm's own copy while it remembers the job, else the accounting's copy, else the file, which is opened
+    for the job's user. Raises UserError if none of them exists."""
+    whys, io = [], for_user(io, lambda: user)
     for origin, argv in _holders(job_id):
         answer = io.run(Query("batch-script", argv))
         text = answer.stdout.decode("utf-8", "surrogateescape")

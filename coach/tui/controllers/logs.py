@@ -50,4 +50,5 @@ class Logs:
             if screen.is_attached:
                 screen.refuse(look, error)
 
-        self._stage.do_aside(partial(self._port.read_log, look, message.counted, heed), show, refuse)
+        read = partial(self._port.read_log, look, message.owner, message.counted, heed)
+        self._stage.do_aside(read, show, refuse)

@@ -10,6 +10,7 @@ from textual.widget import Widget
 from coach.model.errors import UserError
 from coach.model.training.log import LogFile, LogTail
 from coach.model.training.log_window import LogLook, LogWindow, folds_case
+from coach.trusted import UNKNOWN_USER
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import LogWanted, PagerRequested
@@ -84,13 +85,7 @@ class LogScreen(CoachScreen, screen="log"):
     def _told(self) -> tuple[Sequence[LogFile], Sequence[LogTail]]:
         """The files of the streams, standard output first, and their ends."""
         target = self.context.snapshot.targets.get(self._target)
-        if target is None:
-            return (), ()
-        if target.log_files or target.run is None:
-            return target.log_files, target.log_tails
-        # A run's logs have fixed names in its directory, so they need no search.
-        tails = sorted(target.log_tails, key=lambda tail: not tail.file.endswith("stdout.log"))
-        return [LogFile(tail.file, is_found=True) for tail in tails], tails
+        return ((), ()) if target is None else (target.log_files, target.log_tails)
 
     def _file(self) -> LogFile | None:
         files, _ = self._told()
@@ -135,7 +130,9 @@ class LogScreen(CoachScreen, screen="log"):
             for tail in self._told()[1]
             if tail.is_counted and not tail.is_binary
         }
-        self.post_message(LogWanted(look, counted, lambda: self._look is look, self.set_progress))
+        file = self._file()
+        owner = file.owner if file is not None else UNKNOWN_USER
+        self.post_message(LogWanted(look, owner, counted, lambda: self._look is look, self.set_progress))
 
     def set_progress(self, look: LogLook, done_bytes: int, total_bytes: int) -> None:
         if look is self._look and total_bytes:
@@ -345,6 +342,8 @@ class LogScreen(CoachScreen, screen="log"):
             self.note("its log is not found yet")
         elif self._is_recorded:
             self.note("this is a recording: the file is not here")
+        elif file.problem is not None:
+            self.note(file.problem)
         else:
             self.post_message(PagerRequested(file.path))
 

@@ -14,7 +14,7 @@ from coach.config import Settings
 from coach.model.slurm.cluster import is_final
 from coach.model.training.checkpoint_files import Saved, SavedFound
 from coach.model.training.run import Run
-from coach.sources.io import Io
+from coach.sources.io import Io, for_folder
 from coach.workflows.jobs.own_checkpoints import saved_below, saved_of_job
 from coach.workflows.judging.job_files import (
     job_names,
@@ -47,7 +47,7 @@ def lost_of_job(io: Io, job_id: str, run_dir: Path | None, settings: Settings) -
 
 def _lost(io: Io, run_dir: Path, start_s: float, num_gpus: int | None) -> tuple[str, ...]:
     directory = runs.RunPaths(run_dir).checkpoints_dir
-    found = saved_below(io, directory, 0.0)
+    found = saved_below(for_folder(io, run_dir), directory, 0.0)
     if found.problem is not None:
         found = SavedFound(str(directory))  # the run creates the folder with its first checkpoint
     return lost_lines(found, start_s, num_gpus, io.now())

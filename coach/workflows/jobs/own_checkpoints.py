@@ -12,7 +12,7 @@ from pathlib import Path
 from coach.model.reading import JobList
 from coach.model.slurm.cluster import Job
 from coach.model.training.checkpoint_files import SavedFound
-from coach.sources.io import Io
+from coach.sources.io import Io, for_user
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.machine.user import user_name
 from coach.sources.runs.checkpoint_files import newest_saved, without_steps
@@ -48,6 +48,7 @@ def find_saved(io: Io, directory: Path, from_s: float, writers_of: _WritersOf = 
 def saved_of_job(io: Io, job: Job, directory: Path, paths: OutputPaths) -> SavedFound:
     """The checkpoints of a job that coach did not launch, by the rules for its metrics: other jobs of the
     directory may have written them, unless the path has the job's number."""
+    io = for_user(io, lambda: job.user)
     for reading in JobsSource(io, user_name(), 0.0, is_all=False).poll():
         if isinstance(reading.payload, JobList):
             paths.learn(reading.payload.jobs)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.log import Signature
-from coach.sources.io import Io
+from coach.sources.io import Io, for_user
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.output_path import names_of, output_paths
 from coach.sources.logs.script_outputs import named_outputs
@@ -340,7 +340,8 @@ class ForeignFiles(ABC):
     """
 
     def __init__(self, io: Io, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()) -> None:
-        self._io = io
+        self.io = io
+        """Opens the files; those of another user's job for that user."""
         self._named_logs = logs
         self._named_metrics = metrics
         self._found: Found | None = None
@@ -387,8 +388,8 @@ class ForeignFiles(ABC):
         """The files in its directory; None if no directory is known. Called by the threads of several
         sources."""
         with self._turn:
-            if not self._looked_s <= self._io.now() < self._looked_s + _AGAIN_S:
-                self._found, self._looked_s = self._look(), self._io.now()
+            if not self._looked_s <= self.io.now() < self._looked_s + _AGAIN_S:
+                self._found, self._looked_s = self._look(), self.io.now()
             return self._found
 
     def lines(self) -> list[str]:
@@ -451,7 +452,7 @@ class JobFiles(ForeignFiles):
         logs: tuple[Path, ...] = (),
         metrics: tuple[Path, ...] = (),
     ) -> None:
-        super().__init__(io, logs, metrics)
+        super().__init__(for_user(io, lambda: output_paths.user(job_id), (*logs, *metrics)), logs, metrics)
         self._job_id = job_id
         self._output_paths = output_paths
 
@@ -468,12 +469,12 @@ class JobFiles(ForeignFiles):
         if job is None or job.work_dir is None or job.state == "PENDING":
             return None
         window = window_of(job)
-        rivals = rivals_of(self._io, job, window, self._output_paths)
+        rivals = rivals_of(self.io, job, window, self._output_paths)
         named = self._named_by_script(job)
         inside = f"{re.escape(job.work_dir.rstrip('/'))}/"
         within = [pattern.removeprefix(inside) for pattern in named]
         found = find_files(
-            self._io,
+            self.io,
             Path(job.work_dir),
             kind_for(job, within),
             window.times_of,
@@ -494,8 +495,8 @@ class JobFiles(ForeignFiles):
         if names is None or not job.command or job.work_dir is None:
             return ()
         try:
-            submitted = split_command(self._io, job.command, job.work_dir)
-            script = self._io.read(submitted[0], 0, _MAX_SCRIPT_BYTES) if submitted else b""
+            submitted = split_command(self.io, job.command, job.work_dir)
+            script = self.io.read(submitted[0], 0, _MAX_SCRIPT_BYTES) if submitted else b""
         except (OSError, ValueError):
             return ()
         return named_outputs(script.decode("utf-8", "replace"), names)
@@ -509,7 +510,7 @@ class JobFiles(ForeignFiles):
         for pattern in patterns:
             folder = Path(re.sub(r"\\(.)", r"\1", pattern.rpartition("/")[0]))
             one = find_files(
-                self._io,
+                self.io,
                 folder,
                 kind_in_folder(pattern.rpartition("/")[2]),
                 window.times_of,
@@ -669,4 +670,4 @@ class DirectoryFiles(ForeignFiles):
         return found is None or not found.files
 
     def _look(self) -> Found:
-        return find_files(self._io, self._directory, kind_of, stays_inside=True)
+        return find_files(self.io, self._directory, kind_of, stays_inside=True)

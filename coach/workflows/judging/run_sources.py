@@ -9,7 +9,7 @@ from pathlib import Path
 from coach.model.training.log import Signature
 from coach.model.training.run import Run
 from coach.sources.base import PollingSource
-from coach.sources.io import Io
+from coach.sources.io import Io, for_folder
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.log_source import LogSource
 from coach.sources.logs.run_outputs import RunLogs
@@ -38,7 +38,7 @@ class RunSources:
         self, signatures: Signatures, logs: Sequence[Path], metrics: Sequence[Path]
     ) -> Mapping[str, SourceFactory]:
         """The sources by `source:target`. Files that are named replace those that would be found."""
-        io, name, run_dir = self.io, self.name, self.run_dir
+        io, name, run_dir = for_folder(self.io, self.run_dir, (*logs, *metrics)), self.name, self.run_dir
         own = RunLogs(io, run_dir, self.output_paths.of)
         return {
             f"run:{name}": lambda: RunFilesSource(io, name, run_dir, self.look),

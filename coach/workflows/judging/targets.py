@@ -276,12 +276,14 @@ def target_sources(
             rows[f"row:{name}"] = lambda: JobRowSource(io, name, output_paths, user_name())
         if target.kind is TargetKind.JOB and not target.metrics:
             rows[f"metrics:{name}"] = lambda: foreign_metrics(
-                io, name, found.metrics, found.logs_with_numbers
+                found.io, name, found.metrics, found.logs_with_numbers
             )
         return {
-            **_foreign_sources(name, found.logs, found.metrics, io, lambda: found.signatures(signatures())),
+            **_foreign_sources(
+                name, found.logs, found.metrics, found.io, lambda: found.signatures(signatures())
+            ),
             **rows,
-            f"flight:{name}": lambda: FlightRecorderSource(io, name, found.dumps),
+            f"flight:{name}": lambda: FlightRecorderSource(found.io, name, found.dumps),
         }
     if path is None:
         return {}

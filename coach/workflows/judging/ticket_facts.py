@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from coach import runs
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job, Node
-from coach.sources.io import Io
+from coach.sources.io import Io, for_folder
 from coach.sources.slurm.job_record import job_nodes, job_record
 from coach.sources.slurm.kept_script import find_script
 from coach.workflows.judging.check import Checked
@@ -139,7 +140,11 @@ def script(subject: Subject, io: Io) -> dict[str, Any]:
     if run is not None:
         path = runs.RunPaths(run.run_dir).job_script
         try:
-            text = io.read(path, 0, _MAX_SCRIPT_BYTES).decode("utf-8", "surrogateescape")
+            text = (
+                for_folder(io, Path(run.run_dir))
+                .read(path, 0, _MAX_SCRIPT_BYTES)
+                .decode("utf-8", "surrogateescape")
+            )
         except OSError as error:
             told["problem"] = f"{path}: {error.strerror or error}"
         else:
@@ -148,7 +153,7 @@ def script(subject: Subject, io: Io) -> dict[str, Any]:
     if subject.job_id is None:
         return {**told, "problem": told["problem"] or "Slurm does not know it as a job"}
     try:
-        where = (None, None) if job is None else (job.command, job.work_dir)
+        where = (None, None, None) if job is None else (job.command, job.work_dir, job.user)
         found = find_script(io, subject.job_id, *where)
     except UserError as error:
         return {**told, "problem": f"{error.message} ({error.hint})"}

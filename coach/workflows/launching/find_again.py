@@ -100,7 +100,7 @@ def _made(
     wanted = named.tasks if named is not None else tuple(tasks)
     failed = [task for task in wanted if task in tasks and has_failed(tasks[task].state)]
     job_ids = (target, *(row.job_id for row in rows))
-    found = find_script(io, job_id, facts.get("Command"), facts.get("WorkDir"))
+    found = find_script(io, job_id, facts.get("Command"), facts.get("WorkDir"), rows[0].user)
     script = found.text
     file, arguments = split_command(io, facts.get("Command", ""), facts.get("WorkDir")) or (None, ())
     kept = settings.cache_dir / "resubmit" / f"{job_id}.sh"

@@ -57,7 +57,11 @@ def fixes_of_job(
     try:
         found = find_script(
             io,
-            *((job.job_id, job.command, job.work_dir) if job is not None else (snapshot.target, None, None)),
+            *(
+                (snapshot.target, None, None, None)
+                if job is None
+                else (job.job_id, job.command, job.work_dir, job.user)
+            ),
         )
     except UserError as error:
         fixes = tuple(ForeignFix(each, fix, (), ()) for each in told.findings for fix in each.fixes)

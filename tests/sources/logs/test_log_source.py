@@ -149,10 +149,10 @@ def test_the_end_of_a_huge_log_is_shown_long_before_all_of_it_was_read(tmp_path:
 
 def test_hits_of_a_huge_log_are_reported_even_if_its_end_is_unreadable() -> None:
     class Stale(FakeIo):
-        def size(self, path: Path) -> int:
+        def size(self, path: Path, owner: int | None = None) -> int:
             return 10 << 30
 
-        def read(self, path: Path, offset: int, limit: int) -> bytes:
+        def read(self, path: Path, offset: int, limit: int, owner: int | None = None) -> bytes:
             if offset > 1 << 30:
                 raise OSError(errno.ESTALE, "Stale file handle", str(path))
             return super().read(path, offset, limit)

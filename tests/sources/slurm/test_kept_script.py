@@ -31,7 +31,7 @@ def asked(answers: dict[str, tuple[int, str]], job_id: str = "17_3") -> tuple[Fa
 
 def test_slurm_s_own_copy_is_taken_with_the_files_that_it_names() -> None:
     io, argvs = asked({"scontrol": (0, TEXT), "sacct": (0, ACCOUNTING)})
-    found = find_script(io, "17_3", "/home/ada/now.sh", "/home/ada")
+    found = find_script(io, "17_3", "/home/ada/now.sh", "/home/ada", "ada")
     assert (found.text, dict(found.files), found.why_not_kept) == (TEXT, {"ds.json": "{}"}, None)
     assert found.origin == "as Slurm keeps it (scontrol write batch_script 17 -)"
     assert argvs == ["scontrol write batch_script 17 -"]
@@ -39,16 +39,16 @@ def test_slurm_s_own_copy_is_taken_with_the_files_that_it_names() -> None:
 
 def test_a_forgotten_jobs_script_comes_from_accounting_or_else_from_its_file() -> None:
     io, argvs = asked({"sacct": (0, ACCOUNTING)})
-    found = find_script(io, "17", None, "/home/ada")
+    found = find_script(io, "17", None, "/home/ada", "ada")
     assert (found.text, found.origin) == (TEXT, "as accounting keeps it (sacct -B -j 17)")
     assert argvs[1:] == ["sacct -B -j 17"]
     io, _ = asked({"sacct": (0, f"Batch Script for 17\n{RULE}\nNONE\n")})
-    found = find_script(io, "17", "/home/ada/now.sh --lr 1", "/home/ada")
+    found = find_script(io, "17", "/home/ada/now.sh --lr 1", "/home/ada", "ada")
     assert found.text == "#!/bin/bash\necho now\n"
     assert found.why_not_kept == "scontrol: Invalid job id; sacct: Invalid job id"
     for command in (None, "train.sh", "/home/ada/gone.sh"):
         with pytest.raises(UserError, match="its batch script is not available"):
-            find_script(io, "17", command, "/home/ada")
+            find_script(io, "17", command, "/home/ada", "ada")
 
 
 def test_the_newest_jobs_script_is_used_if_accounting_has_two_with_one_id() -> None:
