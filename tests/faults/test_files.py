@@ -211,7 +211,7 @@ def test_a_large_log_tells_what_its_end_says_while_the_rest_is_read(tmp_path: Pa
     settings = Settings(runs_root=tmp_path, cache_dir=tmp_path / "cache", config_dir=tmp_path / "config")
     asked: list[str | None] = []
 
-    def end_of(path: Path) -> str | None:
+    def end_of(path: Path, owner: int | None) -> str | None:
         found = cause_at_end(SystemIo({}), path, settings)
         asked.append(told_cause(found) if found is not None else None)
         return asked[-1]

@@ -30,7 +30,7 @@ class FoundScript:
 
 
 def find_script(
-    io: Io, job_id: str, command: str | None, work_dir: str | None, user: str | None
+    io: Io, job_id: str, command: str | None, work_dir: str | None, user: str | int | None
 ) -> FoundScript:
     """Slurm's own copy while it remembers the job, else the accounting's copy, else the file, which is opened
     for the job's user. Raises UserError if none of them exists."""

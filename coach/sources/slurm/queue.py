@@ -32,7 +32,7 @@ from coach.sources.slurm.text import (
 _FIRST_FIELDS = (
     *(
         "jobarrayid",
-        "username",
+        "username:=,userid",  # one field: Slurm calls every user without a name here `nobody`
         "state",
         "reason",
         "partition",
@@ -165,6 +165,7 @@ class _RowReader:
     def __init__(self, cluster: str | None) -> None:
         self._cluster = cluster
         self._states = Words(_parse_state)
+        self._users = Words(_parse_user)
         self._texts = Words(optional)
         self._counts = Words(parse_count)
         self._wholes = Words(parse_whole)
@@ -186,19 +187,20 @@ class _RowReader:
         place, num_missing = gap
         record[place:place] = [""] * num_missing
         # In the order of _FIRST_FIELDS, _MORE_FIELDS, _SOCKET_FIELDS and _OWN_FIELDS.
-        job_id, user, state, reason, partition, nodes, num_nodes, num_cpus, num_tasks = record[:9]
+        job_id, owner, state, reason, partition, nodes, num_nodes, num_cpus, num_tasks = record[:9]
         allocated, per_job, per_node, per_task, used, left, limit, submit, start, end = record[9:19]
         account, qos, exit_code, work_dir, raw_job_id, dependency, reservation = record[19:26]
         priority, scheduled_nodes, num_requeues, per_socket, sockets = record[26:31]
         command, stdout, stderr, name = record[31:]
         texts, times, durations = self._texts, self._times, self._durations
         known_state, has_ended = self._states[state]
+        user, uid = self._users[owner]
         if not is_job_id(job_id) or not user:
             raise BadRow(f"not a job: {job_id!r}")
         draft = JobDraft(
             job_id=job_id,
             name=name,
-            user=intern(user),
+            user=user,
             state=known_state,
             reason=texts[reason],
             partition=intern(partition),
@@ -229,6 +231,7 @@ class _RowReader:
             stdout=texts[stdout],
             stderr=texts[stderr],
             cluster=self._cluster,
+            uid=uid,
         )
         return as_job(draft)
 
@@ -238,6 +241,12 @@ def _parse_state(text: str) -> tuple[str, bool]:
     if not _STATE.match(text):
         raise BadRow(f"not a state: {text!r}")
     return intern(text), is_final(text)
+
+
+def _parse_user(text: str) -> tuple[str, int | None]:
+    """(name, uid); old recordings lack the uid."""
+    name, _, uid = text.partition("=")
+    return intern(name), int(uid) if uid.isdecimal() else None
 
 
 def _parse_job_exit_code(text: str, state: str) -> int | None:

@@ -60,7 +60,7 @@ def fixes_of_job(
             *(
                 (snapshot.target, None, None, None)
                 if job is None
-                else (job.job_id, job.command, job.work_dir, job.user)
+                else (job.job_id, job.command, job.work_dir, job.owner)
             ),
         )
     except UserError as error:

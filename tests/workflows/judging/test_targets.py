@@ -20,6 +20,7 @@ from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.slurm.client import JobsSource
+from coach.trusted import UNKNOWN_USER
 from coach.workflows.judging.check import Checked, Checker
 from coach.workflows.judging.checked_object import checked_object
 from coach.workflows.judging.kept_verdicts import keep
@@ -129,7 +130,7 @@ def test_a_foreign_job_is_read_from_the_queue_and_its_output_where_slurm_says(se
     assert snapshot.job is not None
     assert (snapshot.job.name, snapshot.state) == ("theirs", "RUNNING")
     assert [hit.file for hit in snapshot.log_hits] == ["/home/you/theirs-42.out"]
-    assert snapshot.log_files == (LogFile("/home/you/theirs-42.out", is_found=True),)
+    assert snapshot.log_files == (LogFile("/home/you/theirs-42.out", is_found=True, owner=UNKNOWN_USER),)
 
 
 def test_a_foreign_job_is_followed_by_the_numbers_that_it_prints(settings: Settings) -> None:
