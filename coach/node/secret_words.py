@@ -21,20 +21,22 @@ _NAME = (
 _VALUE = r"""[^\s"'\\,;&\ue001\ue002]"""
 """Excludes the backslash of an escaped quote, and the marks that stand for field separators in an anonymized
 answer."""
+_BLANKS = r"\s?[^\S\n]*"
+"""Any blanks, and at most one line end."""
 _NO_REFERENCE = r"(?!\$\{?[A-Za-z_]\w{0,60}\}?(?:[\s\"';,)]|$)|\$\()"
 """References such as `$HF_TOKEN` and `$(cat FILE)` name a secret but do not reveal it."""
 
 _ASSIGNED = re.compile(rf"(?is)([\w.-]*{_NAME}[=:]).+")
 _OPTION = re.compile(rf"(?i)--?[\w.-]*{_NAME}")
 _QUOTED = re.compile(
-    rf"""(?i)({_NAME}\\?["']?\s?[=:]\s?)(\\?["'])(?![\d.]+\\?["'])(?:(?<=')|{_NO_REFERENCE})"""
+    rf"""(?i)({_NAME}\\?["']?{_BLANKS}[=:]{_BLANKS})(\\?["'])(?![\d.]+\\?["'])(?:(?<=')|{_NO_REFERENCE})"""
     r"(?:(?!\2)[^\n\ue001\ue002]){6,400}?\2"
 )
 """A quoted value may contain blanks."""
 _IN_TEXT = re.compile(
-    rf"""(?i)({_NAME}(?:\\?["']?\s?[=:]\s?\\?["']?|"\s?,\s?"))"""
+    rf"""(?i)({_NAME}(?:\\?["']?{_BLANKS}[=:]{_BLANKS}\\?["']?|"\s?,\s?"))"""
     rf"""(?!--)(?![\d.]+(?:\s|["',;]|$)){_NO_REFERENCE}{_VALUE}{{6,}}"""
-    rf"|((?<![\w-])--[\w.-]{{0,40}}?{_NAME}\s)(?!--){_NO_REFERENCE}{_VALUE}+"
+    rf"|((?<![\w-])--[\w.-]{{0,40}}?{_NAME}\s[^\S\n]*)(?!--){_NO_REFERENCE}{_VALUE}+"
 )
 _VARIABLE = re.compile(
     r"(?<![A-Za-z0-9_])((?!(?:PAD|EOS|BOS|UNK|SEP|CLS|MASK|STOP)_TOKEN=)(?:[A-Z0-9]{1,30}_){0,6}"
@@ -50,14 +52,15 @@ _TOKEN = re.compile(
     r"|pypi-[\w-]{30,}|wandb_v1_\w{20,}|dckr_pat_[\w-]{20,}|(?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]+)?)"
 )
 _HEADER = re.compile(
-    r"(?i)(\bauthorization\\?[\"']?\s?[:=]\s?\\?[\"']?(?:bearer|basic|token|digest|negotiate)\s)[^\s\"'\\,;]+"
-    r"|(\bbearer\s)[A-Za-z0-9._~+/=-]{12,}"
-    r"|(\b(?:set-)?cookie:\s?)[^\n\"']+"
+    rf"(?i)(\bauthorization\\?[\"']?{_BLANKS}[:=]{_BLANKS}\\?[\"']?"
+    r"(?:bearer|basic|token|digest|negotiate)\s[^\S\n]*)[^\s\"'\\,;]+"
+    r"|(\bbearer\s[^\S\n]*)[A-Za-z0-9._~+/=-]{12,}"
+    r"|(\b(?:set-)?cookie:[^\S\n]*)[^\n\"']+"
 )
 _IN_QUERY = re.compile(r"(?i)([?&](?:x-amz-signature|signature|sig|key|auth|code)=)[^\s&\"'<>]{6,}")
 _NAME_IN_URL = re.compile(r"(://)[^/\s:@]{20,200}:[^/\s@]{0,200}@")
 """A token may take the name's place in a URL: `https://TOKEN:x-oauth-basic@host`."""
-_IN_URL = re.compile(r"(://[^/\s:@]{1,100}:)[^/\s@]{1,200}@")
+_IN_URL = re.compile(r"(://[^/\s:@]{0,100}:)[^/\s@]{1,200}@")
 _ALONE_IN_URL = re.compile(r"(?i)(https?://)[^/\s:@\"'<>]{1,200}:?@")
 _LOGIN = re.compile(
     r"(\blogin\s{1,4}\S{1,100}\s{1,4}password\s{1,4})\S{1,200}"
@@ -74,6 +77,18 @@ _END_OF_KEY = re.compile(
     r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/=]{8,100}\s{1,4}){1,100}"
     r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY[ A-Z]*-----"
 )
+_LINE_OF_KEY = re.compile(
+    r"(?:(?<![\w+/=.-])|(?<=\\n))(?=[A-Za-z0-9+/]{0,69}[a-z])(?=[A-Za-z0-9+/]{0,69}[A-Z])(?=[A-Za-z+/]{0,69}\d)"
+    r"(?!(?:[^/\s]{0,69}/){5})[A-Za-z0-9+/]{64}(?:[A-Za-z0-9+/]{6})?(?![\w+/=.-])"
+)
+"""A full line of a key, in PEM or of OpenSSH, in a text that has neither its BEGIN nor its END. A path has
+more slashes."""
+_ESCAPE = re.compile(
+    r"(?:\x1b|\\{1,8}(?:x1b|u001b|033|e))\[[0-?]{0,40}[ -/]{0,4}[@-~]|\x9b[0-?]{0,40}[ -/]{0,4}[@-~]"
+    r"|\x1b\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\)"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]"
+)
+"""A sequence for the terminal, also as a program's source or JSON writes it, or a character without a sign."""
 
 
 def mask_command(words: Sequence[str]) -> List[str]:
@@ -98,10 +113,17 @@ def mask_value(name: str, value: str) -> str:
 
 
 def mask_text(text: str) -> str:
-    """The text with a mask for each secret. A private key is recognised by its BEGIN and END lines, so the
-    whole key must be in one text."""
+    """The text with a mask for each secret. A text that has one loses its escape sequences: they may stand
+    before or inside a secret."""
+    plain = _ESCAPE.sub("", text)
+    masked = _masked(plain)
+    return text if masked == plain else masked
+
+
+def _masked(text: str) -> str:
     text = _PRIVATE_KEY.sub(MASK, text)
     text = _END_OF_KEY.sub(MASK, text)
+    text = _LINE_OF_KEY.sub(MASK, text)
     text = _NAME_IN_URL.sub(rf"\1{MASK}:{MASK}@", text)
     text = _ALONE_IN_URL.sub(rf"\1{MASK}@", _IN_URL.sub(rf"\1{MASK}@", text))
     text = _TOKEN.sub(MASK, text)

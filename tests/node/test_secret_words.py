@@ -51,6 +51,18 @@ def test_the_value_of_a_secret_is_masked_and_its_name_stays(words: list[str], ma
         ("a\n-----BEGIN RSA PRIVATE KEY-----\nAB\n-----END RSA PRIVATE KEY-----\nb", "a\n***\nb"),
         ("a\n-----BEGIN OPENSSH PRIVATE KEY-----\nAB\nCD", "a\n***"),
         ("AAAABBBBCCCC\nDDDDEEEE==\n-----END PRIVATE KEY-----\nb", "***\nb"),
+        (f"[rank0]: {'Mi5+' * 16}\n[rank0]: {'Mi5ab' * 14}\nb", "[rank0]: ***\n[rank0]: ***\nb"),
+        (rf"loaded\n{'Mi5+' * 16}\nb", r"loaded\n***\nb"),
+        ("\x1b[32mhf_abcdefghijklmnopqrstuvwx\x1b[0m", "***"),
+        ("\x9b1mhf_abcdefgh\x1b[0mijklmnop\u200bqrst x", "*** x"),
+        (r'{"text": "\u001b[32mhf_abcdefghijklmnopqrst"}', '{"text": "***"}'),
+        ("\x1b]0;x\x07api_key:\x1b[1m abcdefgh", "api_key: ***"),
+        ("Bearer  \t abcdefghijklmnop", "Bearer  \t ***"),
+        ("Authorization :   Basic   abcd", "Authorization :   Basic   ***"),
+        ("run --api-key   X y", "run --api-key   *** y"),
+        ("TOKEN =   abcdefgh", "TOKEN =   ***"),
+        ("password  :  'ab cd ef'", "password  :  '***'"),
+        ("redis://:X@h/0", "redis://:***@h/0"),
     ],
 )
 def test_secrets_of_known_forms_are_masked_in_a_text(text: str, masked: str) -> None:
@@ -62,6 +74,13 @@ def test_text_that_only_names_a_secret_stays() -> None:
     for text in (
         *("--token $HF_TOKEN x", 'HF_TOKEN="${HF_TOKEN}"', "WANDB_API_KEY=$(cat ~/.key)"),
         *("PWD=/home/ada OLDPWD=/tmp", "SSH_KEY=/home/ada/.ssh/id", "git@github.com:ada/x.git"),
+        *(
+            "TOKEN =  $HF_TOKEN",
+            "--token   --lr 1",
+            "\x1b[32mgreen\x1b[0m",
+            "0a1b" * 16,
+            "Ada/2026/" * 7 + "x",
+        ),
         *("ssh://git@host/x", "MAX_TOKEN=512", "EOS_TOKEN=</s>", "sort_key=lambda row: row[1]"),
     ):
         assert mask_text(text) == text
