@@ -23,6 +23,7 @@ from coach.model.training import metrics, run, telemetry
 from coach.node.secret_words import mask_text
 from coach.recorder.recording import Entry, Header, Recording, decode_bytes, write_header, write_line
 from coach.sources.logs.job_outputs import QUESTION, jobs_told
+from coach.sources.machine.new_file import new_file
 from coach.sources.slurm.jobstats import NO_SUMMARY, SUMMARY, packed, unpacked
 from coach.sources.slurm.node_sets import expand_nodes
 
@@ -203,7 +204,7 @@ class Names:
 
 
 def anonymize(recording: Recording, names: Names, file: Path) -> None:
-    """Write the recording again with each name replaced. Raises OSError."""
+    """Write the recording again with each name replaced. Raises UserError, also if the file exists."""
     for text in _texts(recording):
         names.add_path(text)
     for entry in recording.entries:
@@ -362,12 +363,7 @@ def _texts(recording: Recording) -> Iterator[str]:
 
 
 def _write(file: Path, header: Header, entries: Iterable[Entry]) -> None:
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        with gzip.open(temporary, "wb") as out:
-            write_header(out, header)
-            for entry in entries:
-                write_line(out, entry)
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with new_file(file) as raw, gzip.GzipFile(filename="", fileobj=raw, mode="wb") as out:
+        write_header(out, header)
+        for entry in entries:
+            write_line(out, entry)

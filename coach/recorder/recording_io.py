@@ -7,7 +7,6 @@ kept. Hours of an idle cluster therefore stay small.
 from __future__ import annotations
 
 import gzip
-import os
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import Any
 
 from coach.recorder.recording import Header, encode_bytes, write_header, write_line
 from coach.sources.io import CommandResult, Io, Query
+from coach.sources.machine.new_file import create
 
 FLUSH_INTERVAL_S = 5.0
 _HEAD_BYTES = 64 << 10
@@ -34,13 +34,12 @@ class RecordingIo:
     """Wraps an Io and writes all its answers to `file`. Many threads may use it; close it at the end."""
 
     def __init__(self, io: Io, file: Path, header: Header) -> None:
-        """Create the file, readable only by its owner. Raises OSError if it cannot be written."""
+        """Create the file, readable only by its owner. Raises OSError, also if it exists."""
         self.num_entries = 0
         self.num_bytes = 0
         """Number of raw bytes kept, before compression."""
         self._io = io
-        # The recording stays open for as long as the recorder lives.
-        self._raw = open(file, "wb", opener=_open_private)  # noqa: SIM115
+        self._raw = create(file)  # open for as long as the recorder lives
         self._out = gzip.GzipFile(filename="", fileobj=self._raw, mode="wb", mtime=0)
         self._lock = threading.Lock()
         self._is_closed = False
@@ -191,7 +190,3 @@ def _without_separators(text: str, query: Query) -> str:
     for token, mark in ((query.separator, "\ue001"), (query.record_end, "\ue002")):
         text = text.replace(token, mark) if token else text
     return text
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -24,6 +24,7 @@ from coach.launch.python_source import imports_of, parse_source
 from coach.launch.recipe_file import Recipe
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind
+from coach.sources.machine.new_file import save_new
 
 MAX_FILES = 500
 """A directory with more files holds data, and is no project."""
@@ -91,13 +92,9 @@ def propose(directory: Path) -> Proposal:
 def write(proposal: Proposal, directory: Path) -> Path:
     """Write the file unless there is one, and read it back as a launch would. Raises UserError."""
     path = directory / FILES[0]
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(proposal.text)
-    except FileExistsError:
-        raise UserError(f"{path}: is there already", "--dry-run prints what would be proposed") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+    if os.path.lexists(path):
+        raise UserError(f"{path}: is there already", "--dry-run prints what would be proposed")
+    save_new(path, proposal.text, 0o666)  # everybody who may read the project may read it
     read_project(path)
     return path
 

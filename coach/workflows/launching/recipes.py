@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches, unified_diff
@@ -28,6 +29,7 @@ from coach.launch.recipe import (
 )
 from coach.model.errors import UserError
 from coach.runs import expand_home
+from coach.sources.machine.new_file import save_new
 
 FIRST = "baseline"
 _KEY_LINE = re.compile(r"^key\s*=.*\n", re.MULTILINE)
@@ -291,18 +293,31 @@ def eject(recipe: Recipe, folder: Path) -> tuple[Path, ...]:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UserError(f"{folder}: is there already, and not empty", "name a new folder")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / recipe.trainer).write_bytes((trainers / recipe.trainer).read_bytes())
-        _copy_folder(trainers / "common", folder / "common")
-        text = recipe.path.read_text(encoding="utf-8")
-        (folder / f"{recipe.name}.toml").write_text(_KEY_LINE.sub("", text, count=1), encoding="utf-8")
-        lesson = lesson_of(recipe)
-        if lesson:
-            (folder / f"{recipe.name}.md").write_text(lesson, encoding="utf-8")
-        (folder / "README.md").write_text(_readme(recipe, folder), encoding="utf-8")
     except OSError as error:
         raise UserError(f"{error.filename or folder}: {error.strerror or error}") from None
+    try:
+        _fill(recipe, trainers, folder)
+    except BaseException as error:
+        shutil.rmtree(
+            folder.resolve(), ignore_errors=True
+        )  # it was empty: half a copy would block the next try
+        if isinstance(error, OSError):
+            raise UserError(f"{error.filename or folder}: {error.strerror or error}") from None
+        raise
     names = (recipe.trainer, "common", f"{recipe.name}.toml", f"{recipe.name}.md", "README.md")
     return tuple(folder / name for name in names if (folder / name).exists())
+
+
+def _fill(recipe: Recipe, trainers: Path, folder: Path) -> None:
+    """Write the files of a copy. Raises OSError or UserError."""
+    save_new(folder / recipe.trainer, (trainers / recipe.trainer).read_bytes())
+    _copy_folder(trainers / "common", folder / "common")
+    text = recipe.path.read_text(encoding="utf-8")
+    save_new(folder / f"{recipe.name}.toml", _KEY_LINE.sub("", text, count=1))
+    lesson = lesson_of(recipe)
+    if lesson:
+        save_new(folder / f"{recipe.name}.md", lesson)
+    save_new(folder / "README.md", _readme(recipe, folder))
 
 
 def _copy_folder(source: Path, target: Path) -> None:
@@ -311,7 +326,7 @@ def _copy_folder(source: Path, target: Path) -> None:
         if path.is_dir() and path.name != "__pycache__":
             _copy_folder(path, target / path.name)
         elif path.is_file():
-            (target / path.name).write_bytes(path.read_bytes())
+            save_new(target / path.name, path.read_bytes())
 
 
 def by_hand(recipe: Recipe, trainer: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,6 +28,7 @@ from coach.recorder import (
 )
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.machine.local_cluster import LocalClusterSource
+from coach.sources.machine.new_file import refuse_if_there
 from coach.sources.machine.this_machine import read_machine
 from coach.sources.machine.user import user_name
 from coach.sources.rpc_budget import RpcBudget
@@ -145,7 +147,7 @@ def record(
     for action in measured:
         begin_attach(action, settings)
     # If names are to be struck, the raw file is written first, under a hidden name.
-    raw = file.with_name(f".{file.name}.raw") if is_anonymized else file
+    raw = file.with_name(f".{file.name}.{secrets.token_hex(4)}") if is_anonymized else file
     header = Header(
         time_s=system.now(),
         backend=backend,
@@ -192,9 +194,8 @@ def _names_of(user: str, env: Mapping[str, str]) -> Names:
 
 def _create(file: Path, raw: Path, system: Io, header: Header) -> RecordingIo:
     """Begin to write `raw`, from which `file` is made at the end. Raises UserError."""
+    refuse_if_there(file)
     try:
-        if file.exists():
-            raise UserError(f"{file}: exists already", "choose another name, or remove it first")
         return RecordingIo(system, raw, header)
     except OSError as error:
         raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
@@ -233,8 +234,6 @@ def _strike(raw: Path, file: Path, names: Names) -> None:
         if recording.header.machine is not None:
             names.hosts.add(str(recording.header.machine["name"]))
         anonymize(recording, names, file)
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
     finally:
         raw.unlink(missing_ok=True)
 

@@ -1,0 +1,130 @@
+"""What leaves coach: saved files and their secrets, and what a terminal sees."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import resource
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ignored_signals import let_children_hear
+from tests.installed import REPOSITORY
+from tests.waiting import PATIENCE
+
+KEY = [f"Mi5+{number:02}x1" * 8 for number in range(5)]
+"""Lines of a private key in PEM: 64 characters each."""
+SECRETS = {
+    "hf_s3cretBehindColour01": "\x1b[32mhf_s3cretBehindColour01\x1b[0m",
+    "s3cretBearer0001": "Bearer  s3cretBearer0001",
+    "s3cretOption0001": "--api-key   s3cretOption0001",
+    "s3cretBlanks0001": "TOKEN =  s3cretBlanks0001",
+    "s3cretNoName0001": "redis://:s3cretNoName0001@host/0",
+}
+"""Secret → how a program prints it."""
+
+
+def run_coach(
+    home: Path, *words: object, max_file_bytes: int | None = None, text: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """`coach WORDS` in the folder `home`. With `max_file_bytes`, a longer file fails as on a full disk."""
+
+    def limit() -> None:
+        if max_file_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_bytes, max_file_bytes))
+
+    let_children_hear()
+    return subprocess.run(
+        [sys.executable, "-m", "coach", *map(str, words)],
+        cwd=home,
+        env={
+            **{name: os.environ[name] for name in ("PATH", "COACH_AS_ROOT") if name in os.environ},
+            "HOME": str(home),
+            "COACH_HOME": str(home / "coach"),
+            "LC_ALL": "C.UTF-8",
+            "PYTHONPATH": str(REPOSITORY),
+        },
+        input=text,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        timeout=60 * PATIENCE,
+        preexec_fn=limit,
+    )
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """The log of a program that prints secrets, and fails with the begin of a private key."""
+    path = tmp_path / "train.log"
+    lines = [*SECRETS.values(), "Traceback (most recent call last):", '  File "t.py", line 3, in <module>']
+    lines += ["ValueError: bad key -----BEGIN OPENSSH PRIVATE KEY-----", *KEY]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_ticket_holds_no_secret_and_no_line_of_a_key(log: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "ticket.md"
+    done = run_coach(tmp_path, "ticket", log, "--save", saved, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "ValueError: bad key" in saved.read_text()
+    for text in (saved.read_text(), done.stdout):
+        assert [each for each in (*SECRETS, *KEY) if each in text] == []
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+
+
+def test_an_anonymized_recording_is_private_and_holds_no_secret(tmp_path: Path) -> None:
+    words = "\n".join((*SECRETS.values(), "loss 0.5", *KEY)) + "\n"
+    # The command line of a run is struck word by word: so the program reads them from a file.
+    (tmp_path / "words").write_text(words)
+    program = f"print(open({str(tmp_path / 'words')!r}).read(), flush=True)"
+    ran = run_coach(tmp_path, "run", "--", sys.executable, "-c", program)
+    assert ran.returncode == 0, ran.stderr
+    (run,) = (tmp_path / "coach" / "runs").glob("2*")
+    file = tmp_path / "kept.coach"
+    recorded = run_coach(
+        tmp_path, "record", file, "--anonymize", "--run", run.name, "--for", "2", "--backend", "local"
+    )
+    assert recorded.returncode == 0, recorded.stderr
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    data = gzip.decompress(file.read_bytes()).decode()
+    assert "loss" in data
+    assert [each for each in (*SECRETS, *KEY) if each in data] == []
+    assert {path.name for path in tmp_path.iterdir()} == {"words", "coach", "kept.coach"}
+
+
+def test_a_ticket_that_does_not_fit_leaves_nothing_and_can_be_saved_again(log: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "ticket.md"
+    words = ("ticket", log, "--save", saved, "--yes")
+    failed = run_coach(tmp_path, *words, max_file_bytes=500)
+    assert failed.returncode == 2, failed.stdout
+    assert f"coach: {saved}: cannot be written: File too large" in failed.stderr
+    assert not saved.exists()
+    again = run_coach(tmp_path, *words)
+    assert again.returncode == 0, again.stderr
+
+
+def test_copies_of_a_recipe_are_private_and_half_a_copy_does_not_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    words = ("recipes", "eject", "baseline", folder)
+    assert run_coach(tmp_path, *words, max_file_bytes=3000).returncode == 2
+    assert not folder.exists()
+    done = run_coach(tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()}
+    assert modes == {0o600}
+
+
+def test_no_link_with_the_name_of_a_new_file_is_followed(log: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    link = tmp_path / "link"
+    link.symlink_to(other)
+    for words in (("ticket", log, "--save", link, "--yes"), ("record", link, "--for", "0.1")):
+        refused = run_coach(tmp_path, *words, "--backend", "local")
+        assert refused.returncode == 2
+        assert f"coach: {link}: exists already" in refused.stderr
+    assert not other.exists()
