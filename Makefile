@@ -174,6 +174,7 @@ single:
 
 docs:
 	@$(call install,docs,build its pages)
+	$(VENV)/bin/python docs/make_pages.py
 	exec $(VENV)/bin/python -m sphinx -q -W --keep-going -b html -c docs . build/docs
 
 lint:
@@ -207,5 +208,5 @@ wheelhouse:
 	echo "copy this checkout with its ./wheelhouse to the site: \`make run\` there needs no network" >&2
 
 clean:
-	rm -rf $(VENV) coach.pyz build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) coach.pyz build docs/made dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

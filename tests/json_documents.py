@@ -1,13 +1,15 @@
-"""Holds JSON that a test made coach print, or write, to the schema that docs/reference publishes for it."""
+"""Holds JSON that a test made coach print, or write, to the schema that `make docs` publishes for it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from jsonschema import Draft202012Validator
 
 from coach.cli import COMMANDS
 
-SCHEMAS = Path(__file__).resolve().parents[1] / "docs" / "reference" / "schemas"
+_DOCS = Path(__file__).resolve().parents[1] / "docs"
 _MAX_CHARS = 500_000
 """A queue of tens of thousands has rows of the same kind, and takes a minute."""
 _FILES = {
@@ -48,16 +50,31 @@ _KEYS: Mapping[str, Mapping[str, str]] = {
 
 
 @cache
+def _documents() -> tuple[Any, Mapping[str, Any]]:
+    """The module that describes the documents, and each of them by the name of its schema."""
+    if str(_DOCS) not in sys.path:
+        sys.path.append(str(_DOCS))
+    module = import_module("reference_pages.documents")
+    return module, module.by_name()
+
+
+def names() -> list[str]:
+    """The names of all schemas."""
+    return sorted(_documents()[1])
+
+
+@cache
 def validator(name: str) -> Draft202012Validator:
     """Of the published schema of this name."""
-    return Draft202012Validator(json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8")))
+    module, documents = _documents()
+    return Draft202012Validator(json.loads(json.dumps(module.schema_of(documents[name]))))
 
 
 def assert_valid(name: str, told: Any) -> None:
     """Fails with the places that are not as the schema says."""
     errors = sorted(validator(name).iter_errors(told), key=lambda error: list(map(str, error.absolute_path)))
     said = [f"{error.json_path}: {error.message[:300]}" for error in errors[:5]]
-    assert not said, "\n".join([f"not as schemas/{name}.json says:", *said])
+    assert not said, "\n".join([f"not as the schema {name}.json says:", *said])
 
 
 def check_printed(words: Sequence[str | os.PathLike[str]], printed: str) -> None:
@@ -128,7 +145,7 @@ def name_of(command: str, words: Sequence[str], told: Mapping[str, Any]) -> str:
         return "recipe"
     below = next((word for word in ("check", "clean") if word in words[1:]), None)
     nested = f"{command}-{below}"
-    return nested if (SCHEMAS / f"{nested}.json").exists() else command
+    return nested if nested in names() else command
 
 
 def strict(text: str) -> Any:

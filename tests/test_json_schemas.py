@@ -22,18 +22,18 @@ from coach import cli
 from coach.cli import COMMANDS
 from tests.installed import REPOSITORY
 from tests.json_documents import (
-    SCHEMAS,
     assert_valid,
     check_printed,
     check_records,
     check_run_dir,
+    names,
     strict,
     validator,
 )
 
 RECORDINGS = REPOSITORY / "tests" / "recordings"
 STACKS = sorted(RECORDINGS.glob("stacks/*.jsonl"))
-NAMES = sorted(path.stem for path in SCHEMAS.glob("*.json"))
+NAMES = names()
 _VALUES: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True, "null": None}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from importlib import import_module
@@ -46,21 +47,32 @@ def test_the_pages_in_docs_are_what_the_program_says(pages: dict[str, str]) -> N
 
 
 def test_each_page_says_first_that_it_is_made_and_stands_in_the_index(pages: dict[str, str]) -> None:
-    made = {name: text for name, text in pages.items() if name.endswith(".md")}
-    assert [name for name, text in made.items() if "python docs/make_reference.py" not in text[:200]] == []
-    assert of("index").listed() - {"run-directory.md"} == made.keys() - {"index.md"}
+    assert [name for name, text in pages.items() if "python docs/make_reference.py" not in text[:200]] == []
+    assert of("index").listed() - {"run-directory.md"} == pages.keys() - {"index.md"}
 
 
-def test_links_of_the_reference_lead_to_files_that_exist(pages: dict[str, str]) -> None:
-    folder = REPOSITORY / "docs" / "reference"
-    broken = {
-        f"{name}: {link}"
+def test_links_of_the_pages_that_git_does_not_keep_lead_to_each_other_or_to_files_that_exist() -> None:
+    pages: dict[str, str] = import_module("make_pages").pages()
+    assert {
+        "causes.md",
+        "wordings.md",
+        "rules/GPU005.md",
+        "diffs/ddp.md",
+        "schemas/check.json",
+    } <= pages.keys()
+    made = Path(os.path.normpath(REPOSITORY / "docs" / "made"))
+    linked = {
+        Path(os.path.normpath((made / name).parent / link))
         for name, text in pages.items()
         if name.endswith(".md")
         for link in _LINK.findall(_SPAN.sub("", text))
-        if not (folder / link).exists()
     }
-    assert broken == set()
+    inside = {path.relative_to(made).as_posix() for path in linked if path.is_relative_to(made)}
+    assert inside - pages.keys() == set()
+    assert [path for path in linked if not path.is_relative_to(made) and not path.exists()] == []
+    assert pages.keys() - inside == {"causes.md", "wordings.md"} | {
+        f"{folder}/README.md" for folder in ("rules", "diffs", "schemas")
+    }
 
 
 def test_each_command_has_an_example_that_it_understands(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from coach.analysis.query.job_fields import job_vocabulary, past_job_vocabulary
@@ -174,4 +174,4 @@ def _telemetry(title: str) -> Schema:
 
 def by_name() -> dict[str, Document]:
     """The documents by the names of their schemas."""
-    return {document.name: replace(document) for document in ALL}
+    return {document.name: document for document in ALL}

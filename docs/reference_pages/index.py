@@ -17,21 +17,21 @@ _GROUPS: Mapping[str, Mapping[str, str]] = {
         "recipe.md": "the keys of a recipe and of a drill",
     },
     "What you read": {
-        "json.md": "what each command prints with `--format json`, with JSON Schemas",
+        "json.md": "what each command prints with `--format json`",
         "run-directory.md": "the files of a run",
     },
     "What coach knows": {
-        "causes.md": "causes, and what explains what",
-        "wordings.md": "what the rules look for in logs",
         "drills.md": "the planted faults to practise on",
     },
 }
 _INTRODUCTION = """\
 To look things up. All pages but that of the run directory are made from what the program itself reads."""
 _MORE = """\
-[Every rule](../rules/README.md) has a page: what it sees, when it stays silent, what to do.
-[Diffs](../diffs/README.md) show what each trainer changes of the baseline, [screens](../screens/README.md)
-shows every screen."""
+`coach explain CODE` shows the page of a rule: what it sees, when it stays silent, what to do, its cause, and
+which findings explain which. `coach explain --list` lists all rules. What the rules look for in logs stands
+in `coach/rules/wordings/*.toml`: each row has its pattern, a line that it matches, and where that was met.
+`coach recipes NAME --diff` shows what a trainer changes of the step before. `make docs` makes pages of all
+of these, with JSON Schemas. [Ten pictures](../screens/README.md) show screens."""
 
 
 def index_page(pages: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The page of all JSON documents, and their schemas as files."""
+"""The page of all JSON documents, and their schemas."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reference_pages.documents import (
+    ALL,
     COLUMNS,
     COMMAND_DOCUMENTS,
     FILE_DOCUMENTS,
@@ -15,7 +16,7 @@ from reference_pages.documents import (
     schema_of,
 )
 from reference_pages.json_schema import Schema
-from reference_pages.markdown import code, page, table, text
+from reference_pages.markdown import UNSTORED, code, page, table, text
 
 _INTRODUCTION = """\
 Each command that has `--format json` prints one object on standard output; progress and notes go to
@@ -23,10 +24,11 @@ standard error. `coach attach`, metrics and telemetry are lines, each an object.
 noun as its key. Text of other people stands there verbatim: JSON's escapes keep a terminal safe, and
 bytes that are no UTF-8 are surrogate escapes.
 
-Each document has a [JSON Schema](https://json-schema.org/) (draft 2020-12) in `docs/reference/schemas`,
-and the tests hold what is printed to them. A key without *may be missing* is always there; a value that
-was not measured, or is not known, is null. Times are seconds since the epoch, durations are seconds.
-States of jobs and nodes are Slurm's words, also of local runs; a newer Slurm may have others.
+`make docs` writes a [JSON Schema](https://json-schema.org/) (draft 2020-12) of each document into
+`docs/made/schemas`, under the name that stands with the document. The tests hold what is printed to them.
+A key without *may be missing* is always there; a value that was not measured, or is not known, is null.
+Times are seconds since the epoch, durations are seconds. States of jobs and nodes are Slurm's words, also
+of local runs; a newer Slurm may have others.
 
 `schema` is the version of a document. It grows when a key goes or changes its meaning. A later version
 of coach may add keys under the same number: read those that you know, and pass over the others."""
@@ -34,12 +36,10 @@ _OBJECTS = "Objects that stand inside of several documents, and those that are l
 
 
 class JsonPage:
-    """json.md, with the schemas beside it."""
+    """json.md."""
 
     def __init__(self) -> None:
         self._objects: dict[str, Schema] = {}
-        self.schemas: dict[str, str] = {}
-        """Path → text."""
         self.text = page("JSON", *self._parts())
 
     def _parts(self) -> Iterable[str]:
@@ -58,15 +58,11 @@ class JsonPage:
 
     def _document(self, document: Document) -> Iterable[str]:
         schema = schema_of(document)
-        self.schemas[f"schemas/{document.name}.json"] = (
-            json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
-        )
         for name, each in schema.get("$defs", {}).items():
             known = self._objects.setdefault(name, each)
             assert known == each, f"two objects are called {name}"
         yield f"### {text(document.made_by)}"
-        kind = "Lines, each an object" if document.is_line else "One object"
-        yield f"{kind}: [schemas/{document.name}.json](schemas/{document.name}.json)."
+        yield f"{'Lines, each an object' if document.is_line else 'One object'}: `{document.name}.json`."
         yield from self._described(schema)
 
     def _described(self, schema: Schema) -> Iterable[str]:
@@ -89,10 +85,18 @@ class JsonPage:
             yield table(("key", "value", "means"), rows)
 
 
-def json_pages() -> dict[str, str]:
-    """json.md and the schemas."""
-    made = JsonPage()
-    return {"json.md": made.text, **made.schemas}
+def json_page() -> str:
+    """docs/reference/json.md."""
+    return JsonPage().text
+
+
+def schema_pages() -> dict[str, str]:
+    """File name → text of each schema, and of the page that lists them."""
+    rows = [(f"[{each.name}.json]({each.name}.json)", text(each.made_by)) for each in ALL]
+    schemas = {
+        f"{each.name}.json": json.dumps(schema_of(each), indent=1, ensure_ascii=False) + "\n" for each in ALL
+    }
+    return {"README.md": page("JSON Schemas", table(("schema", "of"), rows), made_by=UNSTORED), **schemas}
 
 
 def _looked_up(schema: Schema, whole: Schema) -> Schema:

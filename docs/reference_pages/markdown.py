@@ -8,14 +8,16 @@ from collections.abc import Iterable, Sequence
 from coach.analysis.spelling.printable import printable
 
 COMMAND = "python docs/make_reference.py"
+UNSTORED = "python docs/make_pages.py"
+"""Makes the pages that git does not keep."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|])")
 _URL = re.compile(r"https?://[^\s<>\"'()\[\]|`]+[^\s<>\"'()\[\]|`.,:;]")
 _CODE = re.compile(r"`([^`\n]+)`")
 
 
-def page(title: str, *parts: str) -> str:
+def page(title: str, *parts: str, made_by: str = COMMAND) -> str:
     """A whole page. Its first lines say that it is made by a command."""
-    head = f"# {title}\n\n<!-- Made by `{COMMAND}`: do not edit. -->"
+    head = f"# {title}\n\n<!-- Made by `{made_by}`: do not edit. -->"
     return "\n\n".join([head, *(part.strip("\n") for part in parts if part)]) + "\n"
 
 

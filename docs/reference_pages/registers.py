@@ -12,8 +12,9 @@ from coach.model.teaching.drill import Need
 from coach.rules.causes import REGISTER, Code, Status
 from coach.rules.documentation import rule_page
 from coach.rules.registry import rule_classes
-from coach.rules.wordings.rows import Wording, parse, shipped_files
-from reference_pages.markdown import code, cut, page, table, text
+from coach.rules.wordings.rows import Wording
+from reference_pages.markdown import UNSTORED, code, cut, page, table, text
+from reference_pages.rules import wordings
 
 _MAX_PATTERN, _MAX_EXAMPLE = 160, 100
 _CAUSES = """\
@@ -27,7 +28,7 @@ _WORDINGS = f"""\
 What the rules look for in logs: a regular expression, a line that it matches, and where that was met:
 in a recording of the tests, at a public address, or in a framework's source. Patterns are shown to
 {_MAX_PATTERN} characters, examples to {_MAX_EXAMPLE}; the whole stands in `coach/rules/wordings/`. A
-site or a user adds rows by `rules.files` ([config.md](config.md))."""
+site or a user adds rows by `rules.files` ([config.md](../reference/config.md))."""
 _DRILLS = """\
 A drill is a training with one planted fault. `coach drill NAME` launches it, `coach drill NAME --answer
 CAUSE` judges what you found, `--give-up` tells. *Choices* are the answers that are offered, in no
@@ -41,7 +42,7 @@ _NEEDS = {
 
 
 def causes_page() -> str:
-    """docs/reference/causes.md."""
+    """docs/made/causes.md."""
     by_cause = defaultdict(list)
     for rule in rule_classes():
         by_cause[rule.cause].append(rule.code)
@@ -69,15 +70,15 @@ def causes_page() -> str:
         "What each code says about the process: `end` it ended it, `error` it ended it where it is critical,"
         " `course` it is about speed or quality and ends nothing.",
         table(("code", "name", "says", "status", "its place among others"), codes),
+        made_by=UNSTORED,
     )
 
 
 def wordings_page() -> str:
-    """docs/reference/wordings.md."""
+    """docs/made/wordings.md."""
     by_rule: dict[str, list[Wording]] = defaultdict(list)
-    for file in shipped_files():
-        for row in parse(file.read_text("utf-8"), file.name):
-            by_rule[row.signature.rule].append(row)
+    for row in wordings():
+        by_rule[row.signature.rule].append(row)
     total = sum(map(len, by_rule.values()))
     parts = [_WORDINGS, f"{total} rows, of {len(by_rule)} rules."]
     names = {rule.code: rule_page(rule).name for rule in rule_classes()}
@@ -97,7 +98,7 @@ def wordings_page() -> str:
                 ],
             ),
         ]
-    return page("Wordings", *parts)
+    return page("Wordings", *parts, made_by=UNSTORED)
 
 
 def drills_page() -> str:
@@ -129,7 +130,7 @@ def _drill(recipe: Recipe) -> tuple[str, ...]:
 
 def _linked(rule: str) -> str:
     is_there = REGISTER.of(rule).status is not Status.RETIRED
-    return f"[{rule}](../rules/{rule}.md)" if is_there else code(rule)
+    return f"[{rule}](rules/{rule}.md)" if is_there else code(rule)
 
 
 def _within(lines: int | None) -> str:

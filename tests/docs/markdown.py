@@ -27,16 +27,29 @@ class Block:
     text: str
 
 
+MADE = REPOSITORY / "docs" / "made"
+"""What `make docs` makes: git does not keep it."""
+_ROOMS = (".github", "coach", "docs", "recipes", "single", "site", "tests", "trainers")
+
+
+def stored_pages() -> list[Path]:
+    """All pages in git."""
+    found = [
+        *REPOSITORY.glob("*.md"),
+        *(path for room in _ROOMS for path in (REPOSITORY / room).rglob("*.md")),
+    ]
+    return sorted(path for path in found if not path.is_relative_to(MADE))
+
+
 def pages() -> list[Path]:
-    """The pages that people read from top to bottom: not those that a program writes."""
-    written = ("diffs", "measured", "rules", "screens")
+    """The pages that people read from top to bottom: not those of one room, recipe, measurement or picture."""
+    apart = ("measured", "screens")
+    docs = REPOSITORY / "docs"
     return [
-        *sorted(REPOSITORY.glob("*.md")),
-        *(
-            path
-            for path in sorted((REPOSITORY / "docs").rglob("*.md"))
-            if path.relative_to(REPOSITORY / "docs").parts[0] not in written
-        ),
+        path
+        for path in stored_pages()
+        if path.parent == REPOSITORY
+        or (path.is_relative_to(docs) and path.relative_to(docs).parts[0] not in apart)
     ]
 
 

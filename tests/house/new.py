@@ -100,15 +100,13 @@ def new_rule(code: str, name: str) -> list[str]:
     sentence = f"The job says that it refuses to start: {name.replace('_', ' ')} ({code})."
     change.entry(causes, "_CAUSES:", name, f'        "{name}": "{sentence}",')
     change.write()
-    _run("docs/make_reference.py")
     return [
         *change.made,
-        "docs/rules, docs/reference (made anew)",
         f"next: what logs say goes to coach/rules/wordings/{family}.toml, with seen or source",
         "next: a program that fails so goes to tests/recordings/failing_programs.py; run it by its name",
         f"next: `python -m tests.rules.proofs {code}` writes the proof that test_proofs.py asks for",
         f"next: in causes.py: {code} no longer UNPROVEN, its edges; a sentence for {name!r}",
-        "next: `python docs/make_reference.py` after each change of its docstring, wordings or cause",
+        f"next: read its page by `coach explain {code}`",
     ]
 
 

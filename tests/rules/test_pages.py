@@ -1,25 +1,25 @@
-"""The text about the rules: `coach explain`, its list and docs/rules come from one docstring."""
+"""The text about the rules: `coach explain`, its list and the pages of `make docs` come from one docstring."""
 
 from __future__ import annotations
 
 import runpy
 from pathlib import Path
 
+import pytest
+
 from coach.rules.registry import rule_classes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-MAKE_RULES = runpy.run_path(str(REPOSITORY / "docs" / "make_rules.py"))
 
 
-def test_the_pages_in_docs_are_what_the_docstrings_say() -> None:
-    pages = MAKE_RULES["pages"]()
-    lying = {path.name: path.read_text() for path in (REPOSITORY / "docs" / "rules").glob("*.md")}
-    stale = sorted(name for name in {*pages, *lying} if pages.get(name) != lying.get(name))
-    assert not stale, "run `python docs/make_reference.py`"
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    maker = runpy.run_path(str(REPOSITORY / "docs" / "reference_pages" / "rules.py"))
+    found: dict[str, str] = maker["rule_pages"]()
+    return found
 
 
-def test_every_rule_has_a_page_with_its_five_headings_and_stands_in_the_index() -> None:
-    pages = MAKE_RULES["pages"]()
+def test_every_rule_has_a_page_with_its_five_headings_and_stands_in_the_index(pages: dict[str, str]) -> None:
     for rule in rule_classes():
         page = pages[f"{rule.code}.md"]
         assert [line[3:] for line in page.splitlines() if line.startswith("## ")][:5] == [
@@ -32,16 +32,16 @@ def test_every_rule_has_a_page_with_its_five_headings_and_stands_in_the_index() 
         assert f"[{rule.code}]({rule.code}.md)" in pages["README.md"]
 
 
-def test_a_page_explains_its_cause_and_leads_to_its_findings() -> None:
-    pages = MAKE_RULES["pages"]()
+def test_a_page_explains_its_cause_and_leads_to_its_findings(pages: dict[str, str]) -> None:
     assert "Two ranks lost their connection, or never had one." in pages["DST020.md"]
     assert "- [MEM008](MEM008.md): the others wait for a killed rank, or lose it" in pages["DST020.md"]
     assert "- whatever ended another process of the job" in pages["DST020.md"]
     assert "- [DST020](DST020.md): the others wait for a killed rank, or lose it" in pages["MEM008.md"]
 
 
-def test_a_page_ends_with_the_wordings_that_the_rule_knows_and_where_each_was_met() -> None:
-    pages = MAKE_RULES["pages"]()
+def test_a_page_ends_with_the_wordings_that_the_rule_knows_and_where_each_was_met(
+    pages: dict[str, str],
+) -> None:
     shown = pages["NUM001.md"].partition("\n## Wordings\n")[2]
     assert "<details><summary>" in shown
     assert "- gave_up: `RuntimeError: (PreconditionNotMet) There are NAN or INF (num_nan=0" in shown

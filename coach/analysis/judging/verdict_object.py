@@ -39,7 +39,7 @@ class FindingObject(TypedDict):
     """Code of the rule. The meaning of a code never changes."""
     name: str
     cause: str
-    """The fault, as one word; see causes.md."""
+    """The fault, as one word; `coach explain CAUSE` explains it."""
     severity: Annotated[str, Literal["info", "warning", "critical"]]
     confidence: float
     """From 0 to 1: an estimate of the rule's author."""

@@ -1,16 +1,10 @@
-"""Writes docs/rules: a page for every rule, from the same docstrings that `coach explain` prints, and the
-wordings that it knows, each with the place where it was met.
-
-    python docs/make_rules.py
-
-Generated, because a page written by hand is wrong after the next change of its rule. A test compares the
-stored pages with this program's output.
-"""
+"""A page for every rule, from the same docstrings that `coach explain` prints, and the wordings that it
+knows, each with the place where it was met."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from functools import cache
 
 from coach.rules.documentation import RulePage, place_among_others, rule_page
 from coach.rules.registry import rule_classes
@@ -19,20 +13,24 @@ from coach.rules.wordings.rows import Wording, parse, shipped_files
 _MAX_CHARS = 120
 """Of an example: enough to know the wording by."""
 _CODE = re.compile(r"^[A-Z]{3}\d{3}(?=: )")
-RULES = Path(__file__).resolve().parent / "rules"
 _INDEX = """# Rules
 
-Made by `docs/make_rules.py`. `coach explain CODE` prints such a page without its wordings, and with the
-thresholds in force; `coach explain --list` lists all rules.
+`coach explain CODE` prints such a page without its wordings, and with the thresholds in force; `coach explain
+--list` lists all rules.
 """
 
 
-def pages() -> dict[str, str]:
+def rule_pages() -> dict[str, str]:
     """File name → text of every page."""
     found = [rule_page(rule) for rule in rule_classes()]
-    rows = [row for table in shipped_files() for row in parse(table.read_text("utf-8"), table.name)]
-    known = {page.code: [row for row in rows if row.signature.rule == page.code] for page in found}
+    known = {page.code: [row for row in wordings() if row.signature.rule == page.code] for page in found}
     return {f"{page.code}.md": _page(page, known[page.code]) for page in found} | {"README.md": _index(found)}
+
+
+@cache
+def wordings() -> tuple[Wording, ...]:
+    """The rows of all tables, with the places where they were met."""
+    return tuple(row for table in shipped_files() for row in parse(table.read_text("utf-8"), table.name))
 
 
 def _index(found: list[RulePage]) -> str:
@@ -109,17 +107,3 @@ def _met(row: Wording) -> str:
 def _linked(line: str) -> str:
     """With the code at the line's start as a link to its page."""
     return _CODE.sub(r"[\g<0>](\g<0>.md)", line)
-
-
-def main() -> None:
-    RULES.mkdir(exist_ok=True)
-    wanted = pages()
-    for path in RULES.glob("*.md"):
-        if path.name not in wanted:
-            path.unlink()
-    for name, text in wanted.items():
-        (RULES / name).write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

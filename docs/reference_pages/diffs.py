@@ -1,11 +1,4 @@
-"""Writes docs/diffs: the changes of every trainer to its parent, mostly baseline.py, to read beside its
-lesson.
-
-    python docs/make_diffs.py
-
-Generated, because a diff written by hand is wrong after the next commit. A test compares the stored pages
-with this program's output.
-"""
+"""The changes of every trainer to its parent, mostly baseline.py: a page for each."""
 
 from __future__ import annotations
 
@@ -13,9 +6,7 @@ import ast
 import difflib
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-TRAINERS = REPOSITORY / "trainers"
-DIFFS = REPOSITORY / "docs" / "diffs"
+TRAINERS = Path(__file__).resolve().parents[2] / "trainers"
 BASE = "baseline"
 PARENTS = {"gpt_ddp": "gpt", "gpt_fsdp": "gpt", "gpt_tp": "gpt"}
 """Trainers that change another one than the baseline."""
@@ -55,7 +46,7 @@ def derived_trainers() -> dict[str, tuple[int, int]]:
     return found
 
 
-def pages() -> dict[str, str]:
+def diff_pages() -> dict[str, str]:
     """File name → text of every page."""
     derived = derived_trainers()
     found = {f"{name}.md": _page(name, *counts) for name, counts in derived.items()}
@@ -69,8 +60,8 @@ def pages() -> dict[str, str]:
 _INDEX = """# What each trainer changes of the baseline
 
 Lines of code, without comments, docstrings and layout. Where another trainer is changed, it is named.
-Trainers that were written on their own are not listed.
-Made by `python docs/make_diffs.py`.
+Trainers that were written on their own are not listed. `coach recipes NAME --diff` shows what a recipe's
+trainer changes of the step before.
 
 | Trainer | What it does | Lines |
 |---|---|---|"""
@@ -92,8 +83,7 @@ def _page(name: str, added: int, removed: int) -> str:
             "",
             _title(name),
             "",
-            f"{added} lines of code more, {removed} less, without comments, docstrings and layout."
-            " Made by `python docs/make_diffs.py`.",
+            f"{added} lines of code more, {removed} less, without comments, docstrings and layout.",
             "",
             "```diff",
             *diff,
@@ -106,17 +96,3 @@ def _page(name: str, added: int, removed: int) -> str:
 def _title(name: str) -> str:
     documentation = ast.get_docstring(ast.parse((TRAINERS / f"{name}.py").read_text(encoding="utf-8"))) or ""
     return documentation.partition("\n")[0]
-
-
-def main() -> None:
-    DIFFS.mkdir(exist_ok=True)
-    written = pages()
-    for name, text in written.items():
-        (DIFFS / name).write_text(text, encoding="utf-8")
-    for path in DIFFS.glob("*.md"):
-        if path.name not in written:
-            path.unlink()
-
-
-if __name__ == "__main__":
-    main()
