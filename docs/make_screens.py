@@ -1,8 +1,8 @@
 """Pictures of the screens, as SVG files, and the page that lists them.
 
-    python docs/make_screens.py docs/screens                 # all screens at three sizes, as they lie there
-    python docs/make_screens.py DIRECTORY --size 80x24 --only job --only compare
-    python docs/make_screens.py docs/screens --slurm         # the plan, the fix, the doctor, on a real Slurm
+    python docs/make_screens.py docs/screens                 # those of the recording, as they lie there
+    python docs/make_screens.py docs/screens --slurm         # the plan and the fix, on a real Slurm
+    python docs/make_screens.py DIRECTORY --size 80x24 --only log --only compare
     python docs/make_screens.py DIRECTORY --live             # of the cluster or machine that coach finds here
     python docs/make_screens.py DIRECTORY --png              # PNG files beside them, by cairosvg
 
@@ -45,7 +45,7 @@ from coach.tui.wiring import Opening, demo_recording_path, open_live, open_recor
 from coach.workflows.watching.recording import header_of, open_replay
 from coach.workflows.watching.story import Story
 
-SIZES = ("80x24", "120x36", "200x50")
+SIZE = "120x36"
 CELL_W, CELL_H, FONT = 7.2, 15, 12
 """Of one character, in the units of the picture."""
 STILL_S, LONGEST_S = 1.0, 15.0
@@ -63,46 +63,25 @@ class Shot:
     name: str
     shows: str
     keys: tuple[str, ...] = ()
-    """Textual's names; a word with a colon before it is a place that is gone to by its name."""
+    """Textual's names."""
     chapter: int = 6
     """The caption of the demo that is told; the shots stand in this order."""
 
 
 SHOTS: tuple[Shot, ...] = (
     Shot("first-screen", "the first screen: a cluster at work", chapter=1),
-    Shot("where", "where a job could start now (`W`)", ("W",), 1),
-    Shot("node", "a node: its devices, its jobs, its last hours", (":node1",), 1),
     Shot("pending", "a waiting job, and why it waits", ("G", "enter"), 1),
-    Shot("job-healthy", "a healthy run", ("enter",), 2),
     Shot("gpus", "the devices of a run (`D`)", ("D",), 3),
-    Shot("gpus-history", "the same over time (`v`)", ("D", "v"), 3),
-    Shot("gpus-processes", "the processes on the devices (`v` again)", ("D", "v", "v"), 3),
-    Shot("ranks", "the ranks of a run (`v` again)", ("D", "v", "v", "v"), 3),
     Shot("job-input-bound", "a run that waits for its data, with the cause", ("enter",), 3),
-    Shot("job", "a run whose loss became NaN, with the cause", ("enter",), 4),
-    Shot("job-quantity", "one quantity large (`M`)", ("enter", "M"), 4),
     Shot("finding", "a finding with its proof", ("enter", "enter"), 4),
     Shot("log", "a log (`l`)", ("l",), 4),
-    Shot("explained", "each value of a row explained (`E`)", ("E",), 4),
-    Shot("rule", "the page of a rule", (":NUM001",), 4),
-    Shot("first-screen-later", "the first screen: runs, findings, what they cost"),
-    Shot("findings", "the findings of all jobs (`f`)", ("f",)),
-    Shot("runs", "all runs (`r`)", ("r",)),
     Shot("compare", "two runs: what the fix did (`c`)", ("r", "c")),
-    Shot("compare-curves", "their curves over each other (`v`)", ("r", "c", "v")),
-    Shot("history", "jobs that have ended (`H`)", ("H",)),
     Shot("recipes", "the recipes, with their lessons (`R`)", ("R",)),
-    Shot("recipe-lesson", "a recipe's diff (`v`)", ("R", "down", "v")),
-    Shot("drills", "trainings with a planted fault (`P`)", ("P",)),
-    Shot("go-to", "anything by its name (`:`)", ("colon", "n", "o", "d", "e")),
-    Shot("views", "saved views (`V`)", ("V",)),
-    Shot("help", "every key that works here (`?`)", ("question_mark",)),
 )
 """Each begins on the first screen, with the cursor on what the caption is about."""
 OF_SLURM: tuple[Shot, ...] = (
     Shot("plan", "the plan of a launch, before it is submitted (`2`)", ("2",)),
     Shot("fix", "what a fix changes, before it is launched (`F`)", ("F",)),
-    Shot("doctor", "what works on this cluster, and what to do (`d`)", ("d",)),
 )
 """Screens that no recording can show. No key here confirms."""
 SLURM_DIR = Path("/tmp/coach-screens")
@@ -265,19 +244,6 @@ async def settled(pilot: Pilot[None], least_s: float = 0.0) -> None:
             return
 
 
-async def press(pilot: Pilot[None], key: str) -> None:
-    """A key, or with a colon before it the name of a place."""
-    if not key.startswith(":"):
-        await pilot.press(key)
-        return await settled(pilot)
-    await pilot.press("colon")
-    await settled(pilot)
-    await pilot.press(*key[1:])
-    await settled(pilot)
-    await pilot.press("enter")
-    return await settled(pilot)
-
-
 async def go_home(pilot: Pilot[None], app: CoachApp) -> None:
     """Back to the first screen, without leaving the demo's story."""
     while len(app.screen_stack) > 2:
@@ -303,7 +269,8 @@ async def take(directory: Path, size: tuple[int, int], args: argparse.Namespace)
             if args.only and shot.name not in args.only:
                 continue
             for key in shot.keys:
-                await press(pilot, key)
+                await pilot.press(key)
+                await settled(pilot)
             file = directory / f"{shot.name}-{size[0]}x{size[1]}"
             print(write(app, file, args.png), flush=True)  # noqa: T201 (its output)
             await go_home(pilot, app)
@@ -337,26 +304,19 @@ def slurm_with_a_failed_run() -> Iterator[None]:
 
 
 def page(directory: Path) -> str:
-    """The page that shows all pictures that lie in the directory, the sizes side by side."""
+    """The page that shows the pictures that lie in the directory."""
     lines = [
-        "# The screens",
+        "# Ten screens",
         "",
-        "Made by `python docs/make_screens.py docs/screens` from the recording of the",
+        "Made by `python docs/make_screens.py docs/screens` from the recording of the demo (`coach --demo`), whose",
+        "devices are stand-ins, and with `--slurm` on a Slurm of its own. `--help` shows other sizes, PNG, and",
+        "pictures of your cluster, read-only.",
+        "",
     ]
-    lines += ["demo (`coach --demo`). Its devices are stand-ins, and are called so. Columns × rows:"]
-    lines += [
-        "80 × 24, 120 × 36, 200 × 50; a click shows one large. `--size`, `--only NAME`, `--live` (of this"
-    ]
-    lines += ["cluster, read-only) and `--png` choose others: `python docs/make_screens.py --help`.", ""]
     for shot in (*SHOTS, *OF_SLURM):
-        files = [f"{shot.name}-{size}.svg" for size in SIZES]
-        found = [name for name in files if (directory / name).exists()]
-        if found:
-            lines += [f"## {shot.name}: {shot.shows}", ""]
-            lines += [
-                f'<a href="{name}"><img src="{name}" width="32%" alt="{name[:-4]}"></a>' for name in found
-            ]
-            lines += [""]
+        name = f"{shot.name}-{SIZE}.svg"
+        if (directory / name).exists():
+            lines += [f"## {shot.name}: {shot.shows}", "", f"![{shot.name}]({name})", ""]
     return "\n".join(lines)
 
 
@@ -365,9 +325,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Pictures of the screens.")
     parser.add_argument("directory", type=Path, help="where they go; README.md there lists them")
     parser.add_argument("--live", action="store_true", help="of this cluster or machine, read-only")
-    parser.add_argument(
-        "--slurm", action="store_true", help="the plan, the fix and the doctor, on its own Slurm"
-    )
+    parser.add_argument("--slurm", action="store_true", help="the plan and the fix, on a Slurm of its own")
     parser.add_argument("--size", type=size_of, action="append", help="COLUMNSxROWS, more than once")
     parser.add_argument(
         "--only", action="append", choices=[shot.name for shot in (*SHOTS, *OF_SLURM)], default=[]
@@ -379,7 +337,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as home, slurm_with_a_failed_run() if args.slurm else nullcontext():
         if not args.slurm:
             os.environ |= {"HOME": home, "COACH_HOME": f"{home}/coach"}
-        for size in args.size or map(size_of, SIZES):
+        for size in args.size or [size_of(SIZE)]:
             asyncio.run(take(args.directory, size, args))
     (args.directory / "README.md").write_text(page(args.directory), encoding="utf-8")
     return 0

@@ -49,6 +49,13 @@ def _leads_somewhere(page: Path, target: str) -> bool:
     return not anchor or anchor in anchors(path.read_text())
 
 
+def test_each_stored_picture_stands_on_the_page_of_pictures() -> None:
+    folder = REPOSITORY / "docs" / "screens"
+    assert sorted(links((folder / "README.md").read_text())) == sorted(
+        path.name for path in folder.glob("*.svg")
+    )
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_coach_understands_the_commands_of_a_page(page: Path) -> None:
     text = page.read_text()
