@@ -1,6 +1,6 @@
 """Run the short benchmarks one after the other, and keep all that they print as one page of one commit.
 
-    make figures [ARGS="--only echo,single --write docs/measured/figures.md"]
+    make figures [ARGS="--only echo,single --write FILE"]
 
 Each benchmark is a process of its own with a time limit. A part that cannot run here stands on the page with
 its reason, never without a word. The load average stands beside each part: figures taken beside other work
@@ -102,7 +102,7 @@ def _head() -> str:
     return (
         "# Figures of one commit\n\n"
         "This page keeps what the short benchmarks print, one after the other; measure again with\n"
-        "`make figures`. The other pages explain these figures and have the earlier ones.\n\n"
+        "`make figures`.\n\n"
         f"Commit `{commit}`, {day}, {os.cpu_count()} cores, {platform.system()} on {platform.machine()}, "
         f"Python {platform.python_version()}.\n"
     )

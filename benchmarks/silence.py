@@ -1,9 +1,8 @@
 """Count false alarms: the findings in a folder of logs whose programs all ended well.
 
 The logs are other people's and stay outside the project: COACH_HEALTHY_LOGS names the folder with the *.log
-files. Their list, with the address of each, is docs/measured/healthy-logs.tsv. Every finding at warning or
-above is a false alarm and is named with its line. Exit status 1: END001 fired, or a log could not be judged
-within its bounds of time and memory.
+files. Every finding at warning or above is a false alarm and is named with its line. Exit status 1: END001
+fired, or a log could not be judged within its bounds of time and memory.
 """
 
 from __future__ import annotations

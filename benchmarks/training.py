@@ -2,7 +2,7 @@
 
     python benchmarks/training.py [--trainers baseline,ddp] [--pairs 5] [--width 64]
     python benchmarks/training.py --beside_plain 7 --steps 60 --width 16
-    python benchmarks/training.py --gpu [--write docs/measured]
+    python benchmarks/training.py --gpu [--write DIRECTORY]
 
 Every trainer runs as a process, as a job starts it. Time inside coach's calls is measured in the trainer,
 step by step; its budget is 1 % of the steps' time. Comparisons are pairs in random order, with the 95 %

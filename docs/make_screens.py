@@ -308,9 +308,9 @@ def page(directory: Path) -> str:
     lines = [
         "# Ten screens",
         "",
-        "Made by `python docs/make_screens.py docs/screens` from the recording of the demo (`coach --demo`), whose",
-        "devices are stand-ins, and with `--slurm` on a Slurm of its own. `--help` shows other sizes, PNG, and",
-        "pictures of your cluster, read-only.",
+        "Made by `python docs/make_screens.py docs/screens` from the recording of the demo",
+        "(`coach --demo`), whose devices are stand-ins, and with `--slurm` on a Slurm of its own.",
+        "`--help` shows other sizes, PNG, and pictures of your cluster, read-only.",
         "",
     ]
     for shot in (*SHOTS, *OF_SLURM):

@@ -191,7 +191,7 @@ def test_a_sweep_s_run_that_is_requeued_leaves_the_others_running(
 def test_a_training_that_is_longer_than_its_real_limit_is_done_in_two_segments(
     user_coach: InstalledCoach, slurm: SlurmCluster
 ) -> None:
-    """`pytest -m long -s` prints the table of docs/measured/own-programs.md."""
+    """`pytest -m long -s` prints the segments of a run and its verdict."""
     run_dir, job_id = _launched_batch(user_coach, time="2:00", steps=700)
     wait_until(lambda: _run_json(run_dir)["state"] == "COMPLETED", 500, "it is complete", every_s=1.0)
     first, second = _run_json(run_dir)["segments"]
@@ -201,4 +201,4 @@ def test_a_training_that_is_longer_than_its_real_limit_is_done_in_two_segments(
     log = _text(user_coach.user.home / f"log-{job_id}")
     assert (log.count("step 699"), log.count("the line behind it")) == (1, 1)
     kept = "\n".join(line for line in log.splitlines() if not line.startswith("step "))
-    print(f"\n{kept}\n{user_coach('check', run_dir.name).stdout}")  # noqa: T201 (for docs/measured)
+    print(f"\n{kept}\n{user_coach('check', run_dir.name).stdout}")  # noqa: T201 (to look at)

@@ -42,7 +42,7 @@ def stored_pages() -> list[Path]:
 
 
 def pages() -> list[Path]:
-    """The pages that people read from top to bottom: not those of one room, recipe, measurement or picture."""
+    """The pages that people read from top to bottom: not those of rooms, recipes, figures and pictures."""
     apart = ("measured", "screens")
     docs = REPOSITORY / "docs"
     return [

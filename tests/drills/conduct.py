@@ -77,7 +77,7 @@ def assert_found(name: str, run_dir: Path, conductor: Conductor) -> None:
 
 
 def show(drills: Sequence[Mapping[str, Any]]) -> None:
-    """The rows of docs/measured/drills.md."""
+    """Print a row for each drill; docs/measured/diagnosis.md sums them up."""
     for drill in drills:
         seconds, ratio = drill["seconds_to_finding"], drill["throughput_ratio"]
         cells = (

@@ -1,8 +1,7 @@
 """Kill -9 at a boundary between two system calls: no run is lost, no order given twice, nothing left running.
 
 `make test` takes some moments of each program, `make test-long` up to 200: all that there are, where a
-program makes fewer changes. With COACH_FAULTS_TABLE=FILE the long part writes its rows there, as they stand
-in docs/measured/faults-kills.tsv.
+program makes fewer changes. With COACH_FAULTS_TABLE=FILE the long part writes a row for each kill there.
 """
 
 from __future__ import annotations

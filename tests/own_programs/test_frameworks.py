@@ -33,7 +33,7 @@ def plain_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tell(program: str, fault: str, healthy: Trial, faulty: Trial, mended: Trial | None = None) -> None:
-    """A row of docs/measured/own-programs.md."""
+    """A row of docs/measured/diagnosis.md."""
     fix = "advice" if mended is None else "; ".join(_changes(faulty, mended))
     effect = "–" if mended is None else ", ".join(mended.alarms) or "healthy"
     found = ", ".join(faulty.alarms)

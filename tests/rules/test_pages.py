@@ -1,4 +1,4 @@
-"""The text about the rules: `coach explain`, its list and the pages of `make docs` come from one docstring."""
+"""The text about the rules: `coach explain`, its list and the pages of `make docs` share one docstring."""
 
 from __future__ import annotations
 
