@@ -1,7 +1,8 @@
 """How Sphinx builds the pages: `make docs` writes them as HTML into `build/docs/`.
 
 The source directory is the checkout, so that a page's relative links lead to the same files here, on a code
-host, and in the HTML: also to the READMEs of the rooms and to the lessons.
+host, and in the HTML: also to the READMEs of the rooms and to the lessons. `make_pages.py` has written
+`docs/made` before, which git does not keep.
 """
 
 from __future__ import annotations

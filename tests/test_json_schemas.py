@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -34,6 +35,7 @@ from tests.json_documents import (
 RECORDINGS = REPOSITORY / "tests" / "recordings"
 STACKS = sorted(RECORDINGS.glob("stacks/*.jsonl"))
 NAMES = names()
+EXAMPLES = sorted((REPOSITORY / "tests" / "json_examples").glob("*.json"))
 _VALUES: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True, "null": None}
 
 
@@ -73,6 +75,11 @@ def test_each_schema_is_a_schema_and_names_itself() -> None:
         schema = validator(name).schema
         Draft202012Validator.check_schema(schema)
         assert (schema["$schema"], schema["$id"]) == (Draft202012Validator.META_SCHEMA["$id"], f"{name}.json")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_of_the_reference_is_as_its_schema_says(example: Path) -> None:
+    assert_valid(example.stem, strict(example.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("name", NAMES)

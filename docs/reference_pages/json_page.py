@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from reference_pages.documents import (
@@ -16,8 +17,10 @@ from reference_pages.documents import (
     schema_of,
 )
 from reference_pages.json_schema import Schema
-from reference_pages.markdown import UNSTORED, code, page, table, text
+from reference_pages.markdown import UNSTORED, block, code, page, table, text
 
+_EXAMPLES = Path(__file__).resolve().parents[2] / "tests" / "json_examples"
+"""NAME.json is printed below the document of this name."""
 _INTRODUCTION = """\
 Each command that has `--format json` prints one object on standard output; progress and notes go to
 standard error. `coach attach`, metrics and telemetry are lines, each an object. A list has a plural
@@ -64,6 +67,10 @@ class JsonPage:
         yield f"### {text(document.made_by)}"
         yield f"{'Lines, each an object' if document.is_line else 'One object'}: `{document.name}.json`."
         yield from self._described(schema)
+        example = _EXAMPLES / f"{document.name}.json"
+        if example.exists():
+            yield "For example:"
+            yield block(example.read_text(encoding="utf-8"), "json")
 
     def _described(self, schema: Schema) -> Iterable[str]:
         if "description" in schema:
