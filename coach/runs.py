@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from coach.trusted import MAX_BYTES, open_trusted, private_folder, read_trusted, why_not_mine
+from coach.trusted import MAX_BYTES, open_trusted, read_trusted, why_not_mine
+from coach.trusted import private_folder as private_folder
 
 SCHEMA = 1
 MAX_TELEMETRY_RECORD_BYTES = (

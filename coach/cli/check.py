@@ -11,11 +11,10 @@ import os
 import sys
 from pathlib import Path
 
-from coach.cli.acting import say
 from coach.cli.cluster import add_options
 from coach.cli.diagnosis_text import checked_lines
 from coach.cli.reading_io import Io, reading_io
-from coach.cli.text import print_line
+from coach.cli.text import print_line, printable
 from coach.cli.verdict import WIDTH, verdict_lines
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -89,7 +88,7 @@ def _check_one(
     checked = checker.target(args.target, logs, metrics)
     _tell_left_out(checked.num_left_out)
     if checked.note is not None:
-        say(checked.note)
+        print(f"coach: {printable(checked.note)}", file=sys.stderr)
     if args.format == "json":
         print(json.dumps(checked_object(checked), indent=2))
     else:

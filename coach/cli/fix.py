@@ -17,14 +17,13 @@ from coach.analysis.comparing.two_runs import Comparison
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.acting import is_confirmed, say
 from coach.cli.fix_answer import print_answer, show_offer
-from coach.cli.fix_choice import fix_row, leading_on, list_fixes, wanted_fixes
+from coach.cli.fix_choice import fix_row, leading_on, list_fixes, list_seen, wanted_fixes
 from coach.cli.fix_foreign import show_foreign, with_advice
 from coach.cli.reading_io import Io, slurm_io
 from coach.cli.text import print_line, printable
 from coach.config import Settings, Switch
 from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.judging.finding import Finding
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 from coach.sources.machine.user import user_name
@@ -36,6 +35,7 @@ from coach.workflows.launching.fix_of_group import run_to_fix
 from coach.workflows.launching.fix_offer import TRIAL_STEPS, Remedy, offer, remedies
 from coach.workflows.launching.possible_fixes import Numbered, judged, numbered
 from coach.workflows.launching.relaunch import ParentChoice, commands_of, relaunch
+from coach.workflows.launching.relaunch_offer import RelaunchOffer
 from coach.workflows.launching.start import check_ready, wait
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -94,14 +94,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if parent is None:
         return show_foreign(checked, args.rule, args.format, settings, io)
     if not parent.is_mine:
-        return _show_seen(parent.why_not_mine, checked.diagnosis.findings, args)
+        return list_seen(parent.why_not_mine, checked.diagnosis.findings, args)
     found = numbered(remedies(parent, checked.diagnosis.findings))
     if args.list:
-        rows = found if settings.is_readonly else _judged(found, parent, settings, io)
-        return list_fixes(
-            [fix_row(row.remedy.finding, row.remedy.fix, row.number, row.why_not) for row in rows],
-            args.format,
-        )
+        return _list(found, parent, settings, io, args.format)
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     remedy = _remedy(found, args, checked, settings, io, name)
     seen = checked.snapshot, checked.history or History()
@@ -113,14 +109,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     plan = offered.plan
     show_offer(offered)
     if args.dry_run:
-        check_ready(plan)
-        for line in offered.lines:
-            print_line(printable(line))
-        return 0
+        return _show_dry(offered)
     choice = _parent_choice(args, parent)
     commands = offered.commands.get(choice.value)
-    if commands is None:
-        commands = commands_of(plan, parent, choice, settings, os.environ, io)  # or the reason why not
+    # If they are not known, this raises the reason.
+    commands = commands or commands_of(plan, parent, choice, settings, os.environ, io)
     if not _is_wanted(args, remedy, commands):
         say("nothing was launched")
         return 1
@@ -153,21 +146,19 @@ def _named(args: argparse.Namespace, settings: Settings, io: Io) -> tuple[Checke
     return checked, name
 
 
-def _show_seen(why_not_mine: str | None, findings: Sequence[Finding], args: argparse.Namespace) -> int:
-    """List the fixes of a run that is not the user's. Raises UserError if one shall be launched."""
-    nothing = f"{why_not_mine}: coach starts nothing from this run"
-    if args.yes:
-        raise UserError(nothing, "without --yes its fixes are listed")
-    say(nothing)
+def _list(found: Sequence[Numbered], parent: Run, settings: Settings, io: Io, format_: str) -> int:
+    """List the fixes; read-only, without the checks of a launch, which may start an interpreter."""
+    rows = found if settings.is_readonly else _judged(found, parent, settings, io)
     return list_fixes(
-        [
-            fix_row(finding, fix, number, "not a run of yours")
-            for finding in findings
-            if args.rule is None or finding.rule == args.rule.upper()
-            for number, fix in enumerate((fix for fix in finding.fixes if fix.changes), 1)
-        ],
-        args.format,
+        [fix_row(row.remedy.finding, row.remedy.fix, row.number, row.why_not) for row in rows], format_
     )
+
+
+def _show_dry(offered: RelaunchOffer) -> int:
+    check_ready(offered.plan)
+    for line in offered.lines:
+        print_line(printable(line))
+    return 0
 
 
 def _judged(found: Sequence[Numbered], parent: Run, settings: Settings, io: Io) -> Sequence[Numbered]:

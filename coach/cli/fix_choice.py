@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -55,6 +56,23 @@ def list_fixes(rows: Sequence[FixChange], format_: str) -> int:
         "lrll",
     )
     return 0
+
+
+def list_seen(why_not_mine: str | None, findings: Sequence[Finding], args: argparse.Namespace) -> int:
+    """List the fixes of a run that is not the user's. Raises UserError if one shall be launched."""
+    nothing = f"{why_not_mine}: coach starts nothing from this run"
+    if args.yes:
+        raise UserError(nothing, "without --yes its fixes are listed")
+    say(nothing)
+    return list_fixes(
+        [
+            fix_row(finding, fix, number, "not a run of yours")
+            for finding in findings
+            if args.rule is None or finding.rule == args.rule.upper()
+            for number, fix in enumerate((fix for fix in finding.fixes if fix.changes), 1)
+        ],
+        args.format,
+    )
 
 
 def wanted_fixes(

@@ -18,6 +18,8 @@ from coach.launch.spelling import format_time, parse_mem_mib, parse_time
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job
 from coach.model.slurm.job_action import JobAction, QueuedJob, Step, Verb
+from coach.runs import write_atomic
+from coach.trusted import private_folder
 
 _FACT = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")
 _LINE_FACT = re.compile(r"^ +(Command|WorkDir|StdOut|StdErr|Comment)=(.*)$", re.MULTILINE)
@@ -277,3 +279,9 @@ def _unspelt(name: str, fact: str, value: str) -> UserError:
     return UserError(
         f"job {name}: {fact}={value}: coach can request only GPUs again", "submit it by its own sbatch"
     )
+
+
+def keep_script(file: Path, script: str) -> None:
+    """Write a script that will be submitted, where only this user can change it. Raises OSError."""
+    private_folder(file.parent)
+    write_atomic(file, script)

@@ -25,7 +25,6 @@ from coach.model.training.stacks import Stacks, StacksPlan
 from coach.sources.io import Io, Query, SystemIo
 from coach.sources.metrics.stack_dumps import read_stacks
 from coach.sources.slurm.overlap_step import ask_why_no_step
-from coach.trusted import private_folder
 from coach.workflows.jobs.own_jobs import Named, NotYours, look_up, run_dir_of
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -60,7 +59,7 @@ def plan_stacks(
 def take_stacks(plan: StacksPlan, settings: Settings, env: Mapping[str, str]) -> Stacks:
     """Take the stacks, and keep them with a summary. Raises UserError if no node answered."""
     try:
-        private_folder(plan.folder)
+        runs.private_folder(plan.folder)
         if plan.argv[0] == "srun" or installed.one_file() is not None:
             files = snapshot_files()
             make_snapshot(code_dir(settings.runs_root, files), files)

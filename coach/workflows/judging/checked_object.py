@@ -46,8 +46,8 @@ def judged(
     named: str | Path, settings: Settings, io: Io, backend: str | None, ended_as: str | None = None
 ) -> tuple[Mapping[str, Any], Checked]:
     """The verdict to keep of a named target, or of a run (a Path) that has just ended, which is read by its
-    files alone; and all that was read for it. Secrets in the quoted lines are struck. `ended_as`: the state of
-    a job whose epilog runs. Raises UserError."""
+    files alone; and all that was read for it. Secrets in the quoted lines are struck. `ended_as`: the state
+    of a job whose epilog runs. Raises UserError."""
     checker = Checker(settings, io, Engine(rules_of(settings)), backend, ended_as)
     checked = checker.ended_run(named) if isinstance(named, Path) else checker.target(named)
     return mask_values(kept_object(checked.diagnosis, checked_object(checked))), checked

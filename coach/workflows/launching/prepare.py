@@ -51,7 +51,6 @@ from coach.sources.machine.user import group_names, user_name
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.slurm.client import read_partitions_and_nodes
 from coach.sources.values import table, whole
-from coach.trusted import private_folder
 from coach.workflows.backend import hint_without_cluster, resolve_backend
 from coach.workflows.jobs.earlier_launches import lines_of_earlier
 from coach.workflows.judging.targets import list_runs
@@ -347,7 +346,7 @@ def _quota(io: Io, mount: Mount, file: Path, now_s: float) -> Quota | None:
         if quota is not None:
             said = {name: getattr(quota, name) for name in Quota.__dataclass_fields__}
         with contextlib.suppress(OSError):  # if the answer cannot be stored, the next plan asks again
-            private_folder(file.parent)
+            runs.private_folder(file.parent)
             runs.write_json(file, {**kept, mount.point: {"asked_s": now_s, "quota": said}})
     return quota
 

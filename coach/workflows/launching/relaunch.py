@@ -27,11 +27,10 @@ from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan, Resour
 from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import Verb
 from coach.model.training.run import Run
-from coach.runs import RunPaths, read_own
 from coach.sources.io import Io
 from coach.workflows.jobs.job_actions import HasEnded, perform, plan_action
 from coach.workflows.launching.prepare import num_alive_runs
-from coach.workflows.launching.start import command_of, start, written_run
+from coach.workflows.launching.start import command_of, read_script, start, written_run
 
 _RUN_JSON = re.compile(r"<<'COACH_RUN_JSON'\n.*?\nCOACH_RUN_JSON\n", re.DOTALL)
 _COUNTS = ("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task")
@@ -111,7 +110,7 @@ def script_diff(parent_script: str, parent_run_id: str, plan: Plan) -> tuple[str
 def read_parent_script(parent: Run) -> str:
     """The batch script that the parent was launched with; empty if it cannot be read."""
     try:
-        return read_own(RunPaths(parent.run_dir).job_script).decode("utf-8", "replace")
+        return read_script(parent)
     except OSError:
         return ""
 

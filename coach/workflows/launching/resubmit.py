@@ -9,14 +9,13 @@ from pathlib import Path
 from coach.config import Settings, Switch
 from coach.launch import submit as slurm
 from coach.launch.record import request_from
-from coach.launch.resubmission import Resubmission, submit_again
+from coach.launch.resubmission import Resubmission, keep_script, submit_again
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.slurm.job_action import JobAction, Outcome
 from coach.model.training.run import Run
 from coach.sources.follow import describe
 from coach.sources.io import Io
-from coach.trusted import private_folder
 from coach.workflows.jobs.own_jobs import Named, run_dirs_of, run_of
 from coach.workflows.launching.find_again import find_again
 from coach.workflows.readonly import refuse_if_readonly
@@ -72,8 +71,7 @@ def perform_resubmit(action: JobAction, env: Mapping[str, str]) -> Outcome:
     if action.script_file is not None and action.script is not None:
         file = Path(action.script_file)
         try:
-            private_folder(file.parent)
-            file.write_text(action.script, encoding="utf-8", errors="surrogateescape")
+            keep_script(file, action.script)
         except OSError as error:
             raise UserError(
                 describe(error), "the script of the job is kept there: cache_dir says where"

@@ -31,7 +31,6 @@ from coach.node import share
 from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
 from coach.sources.machine.disk import why_not_kept
 from coach.sources.runs.local_process import identify, state_of
-from coach.trusted import private_folder
 from coach.workflows.launching.prepare import OTHER_RUNS_ROOT
 from coach.workflows.launching.prepare import prepare as prepare
 from coach.workflows.launching.refusals import explained, keep_question
@@ -77,7 +76,7 @@ def check_ready(plan: Plan) -> None:
             raise UserError(why, OTHER_RUNS_ROOT)
         _make_code(plan)
         if plan.backend == "slurm":
-            private_folder(run_dir.parent / runs.LOGS_FOLDER)
+            runs.private_folder(run_dir.parent / runs.LOGS_FOLDER)
 
 
 def _is_batch(plan: Plan) -> bool:
@@ -150,6 +149,11 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
         share.withdraw(paths)
         shutil.rmtree(paths.run_dir, ignore_errors=True)
         raise
+
+
+def read_script(run: Run) -> str:
+    """The batch script that a run of this user was launched with. Raises OSError."""
+    return runs.read_own(runs.RunPaths(run.run_dir).job_script).decode("utf-8", "replace")
 
 
 def command_of(plan: Plan, after: Run | None = None) -> str:

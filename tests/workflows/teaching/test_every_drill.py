@@ -38,7 +38,7 @@ def finding(cause: str, *fixes: Fix, severity: Severity = Severity.WARNING) -> F
 def watched(
     *findings: Finding, state: str = "COMPLETED", live_s: float | None = None, past: History | None = None
 ) -> Watched:
-    made = replace(run(), state=state, recipe="baseline", launch={"recipe": "baseline"})
+    made = replace(run(), state=state, recipe="baseline", launch={"recipe": "baseline"}, why_not_mine=None)
     snapshot = TargetSnapshot("made", 1.0, run=made)
     return Watched(
         Submitted("made", "/runs/made", "made", state), snapshot, past or History(), findings, live_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_a_fact_that_could_not_be_written_is_written_with_a_later_answer(tmp_pat
     settings = Settings(runs_root=tmp_path, cache_dir=tmp_path / "cache", config_dir=tmp_path)
     paths = runs.RunPaths(tmp_path / "one")
     paths.run_dir.mkdir()
-    run, aside = parse_run({}, str(paths.run_dir)), Aside()
+    run, aside = replace(parse_run({}, str(paths.run_dir)), why_not_mine=None), Aside()
     records = RunRecords(None, aside)
     ended = job("17", "TIMEOUT", user="ada", nodes="node1", end_time_s=9.0)
     for text in ("torn", "{}"):
