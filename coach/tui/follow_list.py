@@ -65,7 +65,8 @@ class FollowList:
         newest = sorted(context.snapshot.runs, key=lambda run: run.run_id, reverse=True)
         if follows is Follows.NEWEST_RUNS:
             return tuple(run.run_id for run in newest[:MAX_FOLLOWED])
-        active = [run.run_id for run in newest if not is_final(context.state_of(run))]
+        states = [(run, context.state_of(run)) for run in newest]
+        active = [run.run_id for run, state in states if not is_final(state)]
         foreign = self._foreign()
         live = [*active, *(job.job_id for job in foreign if job.state == "RUNNING")]
         if len(live) > MAX_LIVE:
@@ -73,34 +74,37 @@ class FollowList:
             live = [*live[start:], *live[:start]][:MAX_LIVE]
         ended = [_ended_job(job) for job in foreign if is_final(job.state)]
         if follows is Follows.RECENT_JOBS or self._can_read_foreign:
-            ended += self._ended_within_a_day(newest)
+            ended += self._ended_within_a_day(states)
         return (*live, *self._to_be_read(ended)[:MAX_ENDED])
 
     def _to_be_read(self, ended: list[_Ended]) -> list[str]:
         """Jobs without a verdict, then jobs that need a second judgement."""
         context = self._context
+        unsettled = [each for each in ended if not self._is_settled(each)]
         # Failed jobs come before completed ones; in both, the newest first, since the user is waiting for it.
-        ended.sort(key=lambda each: (each.has_completed, -(each.ended_s or 0.0)))
-        due = {each.target: None for each in ended if not self._is_settled(each)}
+        unsettled.sort(key=lambda each: (each.has_completed, -(each.ended_s or 0.0)))
+        due = {each.target: None for each in unsettled}
         context.unread = [name for name in due if name not in context.found]
         judged = [name for name in due if name in context.found]
         return [*context.unread, *judged]
 
-    def _ended_within_a_day(self, newest: Sequence[Run]) -> list[_Ended]:
+    def _ended_within_a_day(self, states: Sequence[tuple[Run, str | None]]) -> list[_Ended]:
+        """Those that are not known to be settled."""
         context = self._context
         since_s = context.now_s - RECENT_S
-        states = {run.run_id: context.state_of(run) for run in newest}
         runs = [
-            _Ended(run.run_id, states[run.run_id] == "COMPLETED", run.ended_time_s)
-            for run in newest
-            if is_final(states[run.run_id])
+            _Ended(run.run_id, state == "COMPLETED", run.ended_time_s)
+            for run, state in states
+            if run.run_id not in self._settled
+            if (run.ended_time_s or 0.0) >= since_s and is_final(state)
         ]
         past = context.answers.past_jobs if self._can_read_foreign else ()
-        of_runs = {run.job_id for run in newest}
+        recent = [each.job for each in past if not each.run_id and (each.job.end_time_s or 0.0) >= since_s]
+        if not recent:
+            return runs
         # Jobs that are still in the queue are judged from their row there.
-        known = of_runs.union(context.jobs_by_id)
-        jobs = [_ended_job(each.job) for each in past if not each.run_id and each.job.job_id not in known]
-        return [each for each in (*runs, *jobs) if (each.ended_s or 0.0) >= since_s]
+        known = {run.job_id for run, _ in states}.union(context.jobs_by_id)
+        return [*runs, *(_ended_job(job) for job in recent if job.job_id not in known)]
 
     def _is_settled(self, ended: _Ended) -> bool:
         """True once the job was judged later than SETTLE_S after its end. It then stays settled."""
