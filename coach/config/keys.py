@@ -434,7 +434,12 @@ KEYS: Mapping[str, Key] = {
         *(Key(f"keys.{digit}", text, f"The recipe that the key {digit} launches.") for digit in LAUNCH_KEYS),
         *(Key(f"keys.{key_id}", press, "The key of this action on the screens.") for key_id in SCREEN_KEYS),
         *(Key(f"keys.{key_id}", _fixed, "It stays as it is.") for key_id in FIXED_SCREEN_KEYS),
-        Key("readonly", flag, "Remove every action that changes something.", from_text=_from_flag),
+        Key(
+            "readonly",
+            flag,
+            "Refuse launches, changes of jobs, steps inside jobs, downloads and removals.",
+            from_text=_from_flag,
+        ),
         *(_launch_key(name, field) for name, field in LAUNCH_FIELDS.items()),
         Key(
             "poll.jobs_interval_s",
