@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from coach.trusted import MAX_BYTES, open_trusted, read_trusted, why_not_mine
+from coach.trusted import MAX_BYTES, open_trusted, read_small, read_text, why_not_mine
 from coach.trusted import private_folder as private_folder
 
 SCHEMA = 1
@@ -266,7 +266,7 @@ def _as_text(value: Mapping[str, Any]) -> str:
 def read_json(path: Path) -> Dict[str, Any]:
     """Read one JSON object. Raises RunFileError if the file is missing, torn, or not an object."""
     try:
-        text = read_trusted(path, owner=None, follows_links=True).decode("utf-8", "surrogateescape")
+        text = read_text(path, owner=None, follows_links=True, errors="surrogateescape")
     except FileNotFoundError:
         raise RunFileError(path, "no such file") from None
     except OSError as error:
@@ -438,7 +438,7 @@ def lock_owner() -> str:
 def has_lost_its_owner(lock: Path) -> bool:
     """True if the owner of a lock was a process of this machine and has ended."""
     try:
-        node, pid, _, seen = lock.read_text(encoding="utf-8", errors="replace").split()
+        node, pid, _, seen = read_text(lock, owner=None).split()
         if (node, seen) == (os.uname().nodename, _processes_seen()) and seen != "-":
             os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -451,11 +451,15 @@ def has_lost_its_owner(lock: Path) -> bool:
 def _processes_seen() -> str:
     """The boot and the pid namespace of this process: equal texts mean that both see the same pids."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         # The link's text is needed.
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
-    except (OSError, ValueError):
+        return f"{boot_id()}/{os.readlink('/proc/self/ns/pid')}" if boot_id() else "-"  # noqa: PTH115
+    except OSError:
         return "-"
+
+
+def boot_id() -> Optional[str]:
+    """The kernel's id of the current boot; None if it provides none."""
+    return read_small("/proc/sys/kernel/random/boot_id") or None
 
 
 def _identity(path: Path) -> Optional[Tuple[int, int]]:
@@ -463,7 +467,7 @@ def _identity(path: Path) -> Optional[Tuple[int, int]]:
     same time."""
     try:
         # Opening the file makes the node ask the file server: a plain stat may be a minute old.
-        with open(path, "rb") as file:
+        with open_trusted(path, owner=None) as file:
             found = os.fstat(file.fileno())
     except FileNotFoundError:
         return None
@@ -483,11 +487,14 @@ def encode_number(value: Optional[float]) -> Any:
 
 
 def decode_number(value: Any) -> Optional[float]:
-    """The inverse of encode_number; None for a value that is not a number."""
+    """The inverse of encode_number; None for a value that is not a number, or is too large."""
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return None
     if value in ("NaN", "Infinity", "-Infinity"):
         return float(value.replace("Infinity", "inf"))
     return None

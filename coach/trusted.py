@@ -7,6 +7,7 @@ exchange the file or a link. Node code runs this too: Python >= 3.9, standard li
 from __future__ import annotations
 
 import errno
+import io
 import os
 import pwd
 import stat
@@ -27,19 +28,27 @@ def open_trusted(
     owner: Optional[int],
     or_public: bool = False,
     follows_links: bool = False,
+    folder: Optional[int] = None,
 ) -> BinaryIO:
     """Open a regular file for reading. It is judged after it was opened, and never waits for a writer.
 
     `owner` is the uid to which the file must belong; None: the user named this file, so it may be anybody's.
     A file of root also passes where `owner` is this user: root may do what this user may. `or_public` admits
     a file of another owner if all users may read it: its mode and the folders above it say so. Without
-    `follows_links`, `path` itself must not be a symbolic link.
+    `follows_links`, `path` itself must not be a symbolic link. `folder`: the descriptor of the folder in which
+    a relative path lies. A path inside `coach.pyz` leads to a file of
+    coach itself, and only its own method opens it.
 
     Raises OSError, whose `strerror` says what is wrong.
     """
+    if isinstance(path, Path) and type(path) is not type(Path()):
+        packed: BinaryIO = path.open("rb")
+        return packed
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags if follows_links else flags | os.O_NOFOLLOW)
+        descriptor = os.open(path, flags if follows_links else flags | os.O_NOFOLLOW, dir_fd=folder)
+    except ValueError:
+        raise OSError(errno.EINVAL, "a path with a null character", str(path)) from None
     except OSError as error:
         if error.errno == errno.ELOOP and not follows_links:
             raise _refused(path, "a symbolic link, not a file") from None
@@ -63,6 +72,14 @@ def open_trusted(
         raise
 
 
+def place_of(file: BinaryIO, name: Path) -> Path:
+    """The path of an opened file without links; `name`, by which it was opened, where there is no /proc."""
+    try:
+        return _place(file.fileno())
+    except OSError:
+        return name
+
+
 def read_trusted(
     path: "os.PathLike[str] | str",
     *,
@@ -70,14 +87,55 @@ def read_trusted(
     limit: int = MAX_BYTES,
     or_public: bool = False,
     follows_links: bool = False,
+    folder: Optional[int] = None,
 ) -> bytes:
     """Read a whole file of at most `limit` bytes at once; the other arguments are `open_trusted`'s. Raises
     OSError, also if the file is longer."""
-    with open_trusted(path, owner=owner, or_public=or_public, follows_links=follows_links) as file:
+    with open_trusted(
+        path, owner=owner, or_public=or_public, follows_links=follows_links, folder=folder
+    ) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"longer than {limit:,} bytes", str(path))
     return data
+
+
+def read_tail(
+    path: "os.PathLike[str] | str", limit: int, *, owner: Optional[int], follows_links: bool = False
+) -> bytes:
+    """Read the last bytes of a file, `limit` at most; the other arguments are `open_trusted`'s. Raises
+    OSError."""
+    with open_trusted(path, owner=owner, follows_links=follows_links) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - limit))
+        return file.read(limit)
+
+
+def read_text(
+    path: "os.PathLike[str] | str",
+    *,
+    owner: Optional[int],
+    limit: int = MAX_BYTES,
+    follows_links: bool = False,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> str:
+    """Read a whole file as `read_trusted` does, as text whose lines all end in a newline. Raises OSError, also
+    if it is not text."""
+    data = read_trusted(path, owner=owner, limit=limit, follows_links=follows_links)
+    try:
+        return io.TextIOWrapper(io.BytesIO(data), encoding, errors).read()
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "not UTF-8 text", str(path)) from None
+
+
+def read_small(path: "os.PathLike[str] | str") -> str:
+    """Read a file of the kernel, below /proc or /sys, without surrounding blanks; empty if it cannot be
+    read."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().strip()
+    except (OSError, ValueError):  # ValueError: a path with a null character names no file
+        return ""
 
 
 def refuse_special(mode: int, path: "os.PathLike[str] | str") -> None:
@@ -153,11 +211,14 @@ def _belongs(uid: int, owner: int) -> bool:
 def _all_may_enter(descriptor: int) -> bool:
     """True if every user may enter the folders above the opened file."""
     try:
-        # The link's text is needed: the place of the file that was opened, whatever its name leads to now.
-        place = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
-        return all(folder.stat().st_mode & stat.S_IXOTH for folder in Path(place).parents)
+        return all(folder.stat().st_mode & stat.S_IXOTH for folder in _place(descriptor).parents)
     except OSError:
         return False
+
+
+def _place(descriptor: int) -> Path:
+    # The link's text is needed: the place of the file that was opened, whatever its name leads to now.
+    return Path(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115
 
 
 def _refused(path: "os.PathLike[str] | str", problem: str) -> OSError:

@@ -10,9 +10,10 @@ import os
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from coach.node.counters import Rates, read_small
+from coach.node.counters import Rates
 from coach.node.gap import Gap
 from coach.node.limits import read_meminfo_mib
+from coach.trusted import read_small
 
 _SECTOR_MIB = 512 / 2**20
 

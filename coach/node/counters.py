@@ -1,12 +1,8 @@
-"""Reads the kernel's small files and counters, for all parts of the sampler.
-
-Files differ from kernel to kernel, and a process may end between two looks. Neither is an error here.
-"""
+"""Numbers that the kernel counts up, for all parts of the sampler."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Dict, Hashable, Iterable, Optional, Tuple, Union
+from typing import Dict, Hashable, Iterable, Optional, Tuple
 
 
 class Rates:
@@ -32,12 +28,3 @@ class Rates:
 def is_number(text: str) -> bool:
     """True for a whole number in the kernel's form: at most 20 digits."""
     return text.isdecimal() and len(text) <= 20
-
-
-def read_small(path: Union[str, Path]) -> str:
-    """The whole text without surrounding blanks; empty if it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read().strip()
-    except (OSError, ValueError):  # ValueError: a path with a zero byte names no file
-        return ""

@@ -14,10 +14,10 @@ import os
 import re
 import signal
 import time
-from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Set
 
 from coach.node.processes import Stat, read_stat
+from coach.trusted import read_small
 
 _SHELL = re.compile(r"-?(?:ba|da|a|z|k|mk|c|tc|fi)?sh")
 _LOOK_EVERY_S = 0.5
@@ -73,11 +73,8 @@ def _table() -> Dict[int, Stat]:
 
 def _is_dead(pid: int) -> bool:
     """True for a process that has ended and waits to be reaped: the stopped shell does not reap it."""
-    try:
-        data = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return True
-    return data[data.rfind(b")") + 1 :].split()[:1] in ([b"Z"], [b"X"])
+    state = read_small(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1]
+    return state in ([], ["Z"], ["X"])
 
 
 def _children(pid: int, table: Dict[int, Stat]) -> List[Stat]:
@@ -106,10 +103,7 @@ def _is_helper(process: Stat) -> bool:
 
 
 def _words(pid: int) -> List[str]:
-    try:
-        return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")
-    except OSError:
-        return []
+    return read_small(f"/proc/{pid}/cmdline").split("\0")
 
 
 def _send(process: Stat, signum: int) -> None:

@@ -13,7 +13,8 @@ import re
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, Optional, Tuple
 
-from coach.node.counters import is_number, read_small
+from coach.node.counters import is_number
+from coach.trusted import read_small
 
 # Version 1 reports "no limit" as a number near 2^63.
 _NO_LIMIT = 1 << 60

@@ -10,8 +10,9 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from coach.node.counters import Rates, is_number, read_small
+from coach.node.counters import Rates, is_number
 from coach.node.gap import Gap
+from coach.trusted import read_small
 
 _MAX_MOUNTS = 8
 _LUSTRE_FOLDERS = ("proc/fs/lustre", "sys/fs/lustre", "sys/kernel/debug/lustre")

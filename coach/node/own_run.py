@@ -19,7 +19,7 @@ from coach.node.node_name import is_first_node, raw_job_id, slurm_job_id
 from coach.node.output import Output
 from coach.node.processes import read_stat
 from coach.node.secret_words import mask_command
-from coach.trusted import private_folder
+from coach.trusted import private_folder, read_small
 
 _BY_COMMAND = "command"
 
@@ -121,8 +121,8 @@ def identify(pid: int) -> Dict[str, Any]:
     """Facts that identify a process on this machine since its last boot: pid and start time. A later process
     with the same pid has another start time."""
     found: Dict[str, Any] = {"pid": pid, "node": os.uname().nodename}
-    with contextlib.suppress(OSError, ValueError):
-        found["boot_id"] = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    if runs.boot_id():
+        found["boot_id"] = runs.boot_id()
     with contextlib.suppress(OSError):
         found["pid_namespace"] = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 (the text is wanted)
     stat = read_stat(pid)
@@ -136,7 +136,7 @@ def _supervisor(pid: int) -> Dict[str, Any]:
     found through it."""
     found = {key: value for key, value in identify(pid).items() if key in ("pid", "node", "boot_id")}
     with contextlib.suppress(OSError, ValueError, IndexError):
-        booted = Path("/proc/stat").read_text(encoding="ascii").partition("\nbtime ")[2].split()[0]
+        booted = read_small("/proc/stat").partition("\nbtime ")[2].split()[0]
         stat = read_stat(pid)
         if stat:
             found["create_time_s"] = int(booted) + stat.start_ticks / os.sysconf("SC_CLK_TCK")

@@ -10,7 +10,8 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from coach.node.counters import Rates, read_small
+from coach.node.counters import Rates
+from coach.trusted import read_small
 
 _MAX_PORTS = 16
 # Errors that cost a packet or a link. Symbol errors are left out: each cable has some, and they are

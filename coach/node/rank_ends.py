@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from coach import runs
 from coach.node.trainer_facts import edge_records, newest_start
+from coach.trusted import open_trusted, read_text
 
 MAX_MESSAGE_CHARS = 500
 _TABLE_WAIT_S = 1.0
@@ -135,7 +136,7 @@ def _has_own_cause(rank: Dict[str, Any]) -> bool:
 
 def _message_of(path: Path) -> Optional[str]:
     try:
-        value: Any = json.loads(path.read_bytes().decode("utf-8", "replace"))
+        value: Any = json.loads(read_text(path, owner=None, errors="replace"))
     except (OSError, ValueError, RecursionError):
         return None
     for _ in range(2):  # {"message": {"message": "…"}}; older versions write {"message": "…"}
@@ -150,7 +151,7 @@ def _await_table(stderr_log: Path, offset: int) -> List[Any]:
     deadline = time.monotonic() + _TABLE_WAIT_S
     while True:
         try:
-            with open(stderr_log, "rb") as file:
+            with open_trusted(stderr_log, owner=None, follows_links=True) as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(offset, size - _TABLE_BYTES))
                 failures = parse_failures(file.read(_TABLE_BYTES).decode("utf-8", "replace"))

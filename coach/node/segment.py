@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from coach import runs
+from coach.trusted import open_trusted, read_tail
 
 MAX_DEPTH = 5
 """Lightning writes to lightning_logs/version_0/checkpoints/ below its root directory."""
@@ -207,7 +208,10 @@ def _of_folder(path: str, siblings: "List[os.DirEntry[str]]") -> Iterator[Found]
     if _DEEPSPEED.fullmatch(name):
         # DeepSpeed writes `latest` last. It names the step that DeepSpeed loads from the directory above.
         latest = next((entry.path for entry in siblings if entry.name == "latest"), None)
-        if latest is not None and Path(latest).read_text(errors="replace").strip() == name:
+        if (
+            latest is not None
+            and read_tail(latest, 4096, owner=None).decode("utf-8", "replace").strip() == name
+        ):
             yield Found(max(times), os.path.dirname(path))  # noqa: PTH120 (a text)
         return
     is_hugging_face = any(_WEIGHTS.fullmatch(each) for each in names)
@@ -217,7 +221,7 @@ def _of_folder(path: str, siblings: "List[os.DirEntry[str]]") -> Iterator[Found]
 
 def _is_whole(path: str) -> bool:
     """False for an empty file, and for a file of torch's without its end."""
-    with open(path, "rb") as file:
+    with open_trusted(path, owner=None, follows_links=True) as file:
         head = file.read(len(_ZIP_BEGINS))
         if head != _ZIP_BEGINS:
             return bool(head)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from coach import runs
+from coach.trusted import read_tail, read_trusted
 
 HELP = "put a small summary of the run into DIR, for everybody to read: state, samples/s, finding"
 INTERVAL_S = 30.0
@@ -200,9 +201,7 @@ class LastSteps(NamedTuple):
 def last_steps(metrics: Path) -> LastSteps:
     """The speed, number and times of the last steps, by one read of the end of the file."""
     try:
-        with open(metrics, "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            records = runs.decode_records(file.read())[0]
+        records = runs.decode_records(read_tail(metrics, _TAIL_BYTES, owner=None))[0]
     except OSError:
         return LastSteps()
     rates: List[float] = []
@@ -256,10 +255,9 @@ def _read(path: Path) -> Dict[str, Any]:
 def _own(folder: int, name: str) -> Dict[str, Any]:
     """This run's earlier summary."""
     try:
-        with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
-            found = os.fstat(file.fileno())
-            is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-            value = json.loads(file.read(runs.MAX_SUMMARY_BYTES)) if is_own else {}
+        value = json.loads(
+            read_trusted(name, owner=os.geteuid(), limit=runs.MAX_SUMMARY_BYTES, folder=folder)
+        )
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -21,6 +21,7 @@ from coach.node.processes import read_stat, step_root
 from coach.node.stack_category import category_of, own_place
 from coach.node.stacks import Rank, Threads, ask_faulthandler, find_ranks
 from coach.node.telemetry_file import encode_short
+from coach.trusted import open_trusted
 
 NUM_SAMPLES = 20
 """With this number a share of 50 % is known to about ±11 points (one standard error)."""
@@ -193,7 +194,7 @@ class StackSampler:
             if size <= start:
                 continue
             try:
-                with open(path, "rb") as file:
+                with open_trusted(path, owner=None, follows_links=True) as file:
                     file.seek(max(0, start - 64))  # the last look may have cut a line in two
                     found = _LOSS.search(file.read(MAX_LOOK_BYTES))
             except OSError:

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from coach import runs
-from coach.node.counters import read_small
 from coach.node.node_name import node_name
 from coach.node.processes import Stat, own_processes, read_stat
+from coach.trusted import read_small
 
 SIGNAL = 44
 """The signal that startup/sitecustomize.py answers through faulthandler."""

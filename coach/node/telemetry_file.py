@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
 
 from coach import runs
+from coach.trusted import open_trusted, read_tail
 
 MAX_FILE_BYTES = 8 * 2**20
 MAX_OLD_FILES = 4
@@ -65,10 +66,8 @@ def thinned(lines: Iterable[bytes], every: int) -> Iterator[bytes]:
 
 def _ends_within_line(path: Path) -> bool:
     try:
-        with open(path, "rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) != b"\n"
-    except OSError:  # no such file, or an empty one
+        return read_tail(path, 1, owner=None) not in (b"", b"\n")
+    except OSError:
         return False
 
 
@@ -140,7 +139,7 @@ class TelemetryFile:
             self._times_halved[newer] = goal
             with open(merged, "wb") as file:
                 for number, times in halved.items():
-                    with open(self._old(number), "rb") as part:
+                    with open_trusted(self._old(number), owner=None) as part:
                         file.writelines(thinned(part, 2 ** (goal - times)))
             if merged.stat().st_size <= _MAX_MERGED_SHARE * self._max_bytes:
                 merged.replace(self._old(newer))

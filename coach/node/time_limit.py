@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Mapping, Optional
 
+from coach.trusted import read_tail
+
 _CLOCK_SKEW_S = 5
 """Slurm ends a job at or after its end time. A node's clock may be this far behind the controller's."""
 _TAIL_BYTES = 4096
@@ -26,9 +28,7 @@ def _is_told(log: Optional[Path], job_id: Optional[str]) -> bool:
     if log is None or not job_id:
         return False
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
-            tail = file.read(_TAIL_BYTES)
+        tail = read_tail(log, _TAIL_BYTES, owner=None, follows_links=True)
     except OSError:
         return False
     of_job = rf"\*\*\* (?:JOB|STEP) {re.escape(job_id)}[. ][^\n]* DUE TO TIME LIMIT"

@@ -15,6 +15,8 @@ from importlib import machinery, util
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
+from coach.trusted import read_text
+
 _ASSIGNED = re.compile(
     r"^(__version__|cuda|hip|xpu)\b[^=\n]*=\s*(?:'([^']*)'|\"([^\"]*)\"|None)", re.MULTILINE
 )
@@ -53,7 +55,7 @@ def torch_of_command(command: List[str]) -> Optional[TorchBuild]:
     # Do not resolve a venv's link.
     prefix = Path(os.path.abspath(found)).parent.parent  # noqa: PTH100
     for file in sorted(prefix.glob("lib*/python3*/site-packages/torch/version.py")):
-        return parse_version_file(file.read_text(encoding="utf-8", errors="replace"))
+        return parse_version_file(read_text(file, owner=None, errors="replace", follows_links=True))
     return None
 
 
@@ -66,7 +68,7 @@ def find_torch() -> Optional[TorchBuild]:
         return None
     for folder in spec.submodule_search_locations or ():
         try:
-            text = (Path(folder) / "version.py").read_text(encoding="utf-8", errors="replace")
+            text = read_text(Path(folder) / "version.py", owner=None, errors="replace", follows_links=True)
         except OSError:
             continue
         build = parse_version_file(text)

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional
 from coach import runs
 from coach.node import torch_build
 from coach.node.node_name import raw_job_id, slurm_job_id
+from coach.trusted import open_trusted
 
 _EDGE_BYTES = 64 * 1024
 
@@ -61,7 +62,7 @@ def edge_records(metrics: Path) -> List[Dict[str, Any]]:
     """The first and the last records of a rank's metrics, which hold its events; empty while there are
     none."""
     try:
-        with open(metrics, "rb") as file:
+        with open_trusted(metrics, owner=None) as file:
             records = runs.decode_records(file.read(_EDGE_BYTES))[0]
             size = file.seek(0, os.SEEK_END)
             if size > _EDGE_BYTES:

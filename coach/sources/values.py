@@ -19,10 +19,7 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 def number(value: Any) -> float | None:
     """A number, also one that is not finite ("NaN"); None for any other value."""
-    try:
-        return runs.decode_number(value)
-    except OverflowError:
-        return None
+    return runs.decode_number(value)
 
 
 def finite(value: Any) -> float | None:

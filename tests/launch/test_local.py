@@ -19,7 +19,6 @@ from coach.launch import local
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import MACHINE_RESTARTED
 from coach.sources.runs.local_process import (
-    boot_id,
     find_supervisor,
     identify,
     is_alive,
@@ -226,7 +225,7 @@ def test_a_supervisor_records_its_node_and_boot_id(make_run: MakeRun) -> None:
     local.start(paths.run_dir, os.environ)
     ended(paths)
     said = runs.read_json(paths.run_json)["supervisor"]
-    assert (said["node"], said["boot_id"]) == (os.uname().nodename, boot_id())
+    assert (said["node"], said["boot_id"]) == (os.uname().nodename, runs.boot_id())
     assert said["boot_id"]
 
 

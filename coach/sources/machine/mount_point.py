@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path, PurePosixPath
 
+from coach.trusted import read_small
+
 _MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -21,10 +23,7 @@ def mount_point(path: Path, mounts: str) -> PurePosixPath | None:
 
 def words_of_hang(path: Path) -> str:
     """The message that the file system of a path does not answer."""
-    try:
-        point = mount_point(path, _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
-    except OSError:
-        point = None
+    point = mount_point(path, read_small(_MOUNTS))
     named = path if point is None or point == PurePosixPath("/") else point
     return f"no answer from the file system {named}"
 

@@ -9,7 +9,8 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+
+from coach.trusted import read_small
 
 _COERCED = "LC_CTYPE"
 _MULTIPLEXERS = {"TMUX": "tmux", "STY": "screen", "ZELLIJ": "zellij"}
@@ -77,11 +78,10 @@ def locale_encoding(env: Mapping[str, str]) -> str | None:
 def started_environment(env: Mapping[str, str]) -> dict[str, str]:
     """`env` with the locale of this process at its start. Python changes LC_CTYPE from C to C.UTF-8 (PEP
     538), which tells nothing about the terminal."""
-    try:
-        said = Path("/proc/self/environ").read_bytes()
-    except OSError:
+    said = read_small("/proc/self/environ")
+    if not said:
         return dict(env)
-    started = dict(pair.split("=", 1) for pair in os.fsdecode(said).split("\0") if "=" in pair)
+    started = dict(pair.split("=", 1) for pair in said.split("\0") if "=" in pair)
     kept = {name: value for name, value in env.items() if name != _COERCED}
     return kept | ({_COERCED: started[_COERCED]} if _COERCED in started else {})
 

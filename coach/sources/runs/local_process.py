@@ -26,13 +26,13 @@ from coach.model.slurm.cluster import (
     SUPERVISOR_DIED,
     is_final,
 )
+from coach.trusted import read_small
 
 if TYPE_CHECKING:
     import psutil
 else:
     psutil = LateModule("psutil")
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SUPERVISOR_MODULE = "coach.launch.local"
 """The module that a supervisor runs, with the run directory as argument."""
 
@@ -68,16 +68,8 @@ def identify(process: psutil.Process) -> dict[str, Any]:
         "pid": process.pid,
         "create_time_s": process.create_time(),
         "node": socket.gethostname(),
-        "boot_id": boot_id(),
+        "boot_id": runs.boot_id(),
     }
-
-
-def boot_id() -> str | None:
-    """The kernel's id of the current boot; None if it provides none."""
-    try:
-        return _BOOT_ID.read_text(encoding="ascii").strip() or None
-    except (OSError, ValueError):
-        return None
 
 
 def look(run_json: Mapping[str, Any]) -> Sighting:
@@ -90,7 +82,7 @@ def look(run_json: Mapping[str, Any]) -> Sighting:
         return seen
     if seen.host != socket.gethostname() or not _sees_processes(run_json):
         return Sighting(seen.state, None, seen.host, is_visible=False)
-    booted = boot_id()
+    booted = runs.boot_id()
     if booted is not None and said.get("boot_id") not in (None, booted):
         return Sighting(NOT_RECORDED, MACHINE_RESTARTED, seen.host)
     return seen if is_alive(run_json) else Sighting(NOT_RECORDED, SUPERVISOR_DIED, seen.host)
@@ -112,11 +104,8 @@ def _look_at_launch(run_json: Mapping[str, Any], seen: Sighting) -> Sighting:
 def _has_new_supervisor(run_id: str) -> bool:
     """True if a supervisor of this run has been started but has written nothing yet."""
     for pid in psutil.pids():
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has ended
-        if SUPERVISOR_MODULE.encode() in words and any(Path(os.fsdecode(w)).name == run_id for w in words):
+        words = read_small(f"/proc/{pid}/cmdline").split("\0")
+        if SUPERVISOR_MODULE in words and any(Path(word).name == run_id for word in words):
             return True
     return False
 
@@ -154,7 +143,7 @@ def find_supervisor(run_json: Mapping[str, Any]) -> psutil.Process | None:
 
 def _find(said: Mapping[str, Any]) -> psutil.Process | None:
     """The process that `identify` described; None if it has ended or is elsewhere."""
-    if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, boot_id()):
+    if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, runs.boot_id()):
         return None
     pid, create_time_s = said.get("pid"), said.get("create_time_s")
     if not isinstance(pid, int) or not isinstance(create_time_s, (int, float)) or pid <= 1:
@@ -171,7 +160,7 @@ def find_command(run_json: Mapping[str, Any]) -> psutil.Process | None:
     """The process of the run's command on this machine; None if it has ended, is elsewhere, or is not named
     in run.json."""
     said = _table(run_json, "process")
-    if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, boot_id()):
+    if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, runs.boot_id()):
         return None
     pid, ticks = said.get("pid"), said.get("start_ticks")
     if not isinstance(pid, int) or not isinstance(ticks, int) or pid <= 1:
@@ -211,16 +200,12 @@ def _process(run_json: Mapping[str, Any]) -> psutil.Process | None:
 def processes_of_runs() -> dict[str, int]:
     """Run id → pid of one of its processes on this machine. Each process has the run's id in its
     environment."""
-    wanted = f"{runs.RUN_VARIABLE}=".encode()
+    wanted = f"{runs.RUN_VARIABLE}="
     found: dict[str, int] = {}
     for pid in psutil.pids():
-        try:
-            entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has ended, or belongs to another user
-        for entry in entries:
+        for entry in read_small(f"/proc/{pid}/environ").split("\0"):
             if entry.startswith(wanted):
-                found.setdefault(os.fsdecode(entry[len(wanted) :]), pid)
+                found.setdefault(entry.removeprefix(wanted), pid)
     return found
 
 
@@ -243,9 +228,8 @@ def _sees_processes(run_json: Mapping[str, Any]) -> bool:
 def _start_ticks(pid: int) -> int | None:
     """The start time of a process, in clock ticks since the boot."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return int(fields[19])
-    except (OSError, ValueError, IndexError):
+        return int(read_small(f"/proc/{pid}/stat").rpartition(")")[2].split()[19])
+    except (ValueError, IndexError):
         return None
 
 
