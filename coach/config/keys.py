@@ -107,7 +107,10 @@ def flag(value: Any) -> bool:
 def number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise WrongValueError("expected a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise WrongValueError("expected a number of less than 309 digits") from None
 
 
 def whole(least: int) -> Check:

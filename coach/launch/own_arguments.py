@@ -8,8 +8,8 @@ with a framework's name gets the name that coach's rules and fixes use, so a fix
 from __future__ import annotations
 
 import ast
-import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -188,8 +188,8 @@ def _typed(text: str) -> tuple[str, Scalar]:
 
 
 def is_finite(value: Scalar) -> bool:
-    """False for an infinite number and NaN, which no parameter has: run.json could not hold them."""
-    return not isinstance(value, float) or math.isfinite(value)
+    """False for a number that is infinite or NaN, or would be as a float: run.json could not hold it."""
+    return isinstance(value, str) or abs(value) <= sys.float_info.max
 
 
 def _declared(source: str) -> Iterator[OwnOption]:

@@ -92,7 +92,7 @@ class _Events:
                 break
             try:
                 value, at = self._decode(self._text, at)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 break
             event = event_of(value)
             if event is not None:
