@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import coach
+from coach.trusted import read_text
 
 _FILE = Path(str(coach.__file__))
 _PACKAGE = _FILE.resolve().parent
@@ -95,6 +96,6 @@ def _line(file: Path) -> str | None:
 def _text(file: Path) -> str:
     """A file's text; empty if it cannot be read."""
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, ValueError):
+        return read_text(file, owner=None, follows_links=True)
+    except OSError:
         return ""

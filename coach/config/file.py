@@ -28,6 +28,7 @@ from coach.config.lines import KeyPath, key_lines, line_of
 from coach.model import toml_text
 from coach.model.errors import UserError
 from coach.model.launching.site import Advice, Lock
+from coach.trusted import read_text
 
 _SYNTAX_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 
@@ -62,15 +63,16 @@ class ConfigFile:
     """Correct entries of the file that have no effect here."""
 
 
-def read_text(path: Path) -> str | None:
-    """The file's text; None if the file does not exist. Raises UserError if it cannot be read."""
+def read_config(path: Path, owner: int | None) -> str | None:
+    """The file's text; None if the file does not exist. Raises UserError if it cannot be read, or belongs to
+    another user than `owner` and root: a config file names programs that run. None: to whomever the site
+    trusts with its file."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path, owner=owner, follows_links=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise UserError(f"{path}: cannot be read: {reason}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def absolute(text: str, place: str) -> Path:

@@ -7,6 +7,7 @@ fields come later, and the launch checks them against the locks.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from coach import runs
-from coach.config.file import ConfigFile, FileKind, Said, absolute, read_file, read_text
+from coach.config.file import ConfigFile, FileKind, Said, absolute, read_config, read_file
 from coach.config.keys import LAUNCH_KEYS
 from coach.config.layers import Layer, all_locks, find_lock, launch_fields, merge
 from coach.config.remembered import FILE_NAME as REMEMBERED
@@ -64,7 +65,8 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
     names = (*candidates, config_dir / USER_FILE, config_dir / REMEMBERED)
     stamps = tuple(stamp(path) for path in names)  # taken before reading, so that a later change is noticed
     site = read_site(candidates, env)
-    user = read_if_there(config_dir / USER_FILE, FileKind.USER, env) or ConfigFile(config_dir / USER_FILE)
+    user_file = config_dir / USER_FILE
+    user = read_if_there(user_file, FileKind.USER, env, os.geteuid()) or ConfigFile(user_file)
     for file in (site, user):
         _refuse_first(file)
     remembered, notes = read_remembered(config_dir / REMEMBERED)
@@ -147,10 +149,13 @@ def site_file_candidates(
     return tuple(dict.fromkeys((*named, prefix / _SITE_FILE, root / _SITE_FILE)))
 
 
-def read_if_there(path: Path, kind: FileKind, env: Mapping[str, str]) -> ConfigFile | None:
-    """The values of a file; None if it does not exist. If it cannot be read, its `problems` say so."""
+def read_if_there(
+    path: Path, kind: FileKind, env: Mapping[str, str], owner: int | None = None
+) -> ConfigFile | None:
+    """The values of a file; None if it does not exist. If it cannot be read, its `problems` say so. `owner`:
+    the user whose programs it may name; None for the site's file and for one that is only checked."""
     try:
-        said = read_text(path)
+        said = read_config(path, owner)
     except UserError as problem:
         return ConfigFile(path, problems=[problem])
     return None if said is None else read_file(path, said, kind, env)

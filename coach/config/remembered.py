@@ -7,11 +7,12 @@ another. It overrides the user's own file: the answers are newer and were given 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coach.config.file import Said, parse_toml, read_text
+from coach.config.file import Said, parse_toml, read_config
 from coach.config.keys import LAUNCH_FIELDS, check_of, checked
 from coach.config.lines import key_lines, line_of
 from coach.model.errors import UserError
@@ -32,7 +33,7 @@ def can_be_remembered(key: str) -> bool:
 def read_remembered(path: Path) -> tuple[Remembered, tuple[str, ...]]:
     """All remembered answers, and the errors in the file. An invalid file does not stop coach."""
     try:
-        said = read_text(path)
+        said = read_config(path, os.geteuid())
         tables = parse_toml(path, said) if said is not None else {}
     except UserError as problem:
         return {}, (f"{problem}; the file is ignored",)

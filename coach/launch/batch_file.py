@@ -40,6 +40,7 @@ from coach.model.launching.environment import Environment
 from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Plan, Resources
 from coach.runs import expand_home
 from coach.sources.slurm.gres import count_gpus
+from coach.trusted import open_trusted, read_trusted
 
 MAX_BYTES = 4 << 20
 """Slurm's own limit (MaxScriptSize) unless the site sets another."""
@@ -131,7 +132,7 @@ too, beside other resources."""
 def has_options(path: Path) -> bool:
     """True if the file begins with #SBATCH lines."""
     try:
-        with path.open("rb") as file:
+        with open_trusted(path, owner=None, follows_links=True) as file:
             head = file.read(_HEAD_BYTES).decode("utf-8", "replace")
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
@@ -146,7 +147,7 @@ def file_of(own: OwnProgram) -> Path:
 def read(path: Path) -> str:
     """The file's text. Raises UserError."""
     try:
-        data = path.read_bytes()
+        data = read_trusted(path, owner=None, follows_links=True, limit=MAX_BYTES)
         text = data.decode("utf-8")
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
@@ -154,7 +155,7 @@ def read(path: Path) -> str:
         raise UserError(
             f"{path}: not UTF-8 text, so it cannot be shown as it would run", "--as-is submits it unread"
         ) from None
-    if len(data) > MAX_BYTES or "\0" in text:
+    if "\0" in text:
         raise UserError(f"{path}: not a batch file: it holds {len(data)} bytes, and some are not text")
     return text
 

@@ -31,6 +31,7 @@ from coach.runs import expand_home
 from coach.sources.io import Io, Query
 from coach.sources.logs.near_modules import near_name
 from coach.sources.machine.found_environments import find_conda_prefixes
+from coach.sources.named_file import read_named
 
 _TIMEOUT_S = 5.0
 _MAX_LACKING = 3
@@ -257,11 +258,7 @@ def read_torch_version(prefix: Path) -> str | None:
 def read_torch_build(prefix: Path) -> TorchBuild | None:
     """The torch installed below a prefix, with its GPU support, read from its files."""
     for folder in package_folders(prefix):
-        try:
-            text = (folder / "torch" / "version.py").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            text = ""
-        build = parse_version_file(text)
+        build = parse_version_file("\n".join(_lines(folder / "torch" / "version.py")))
         if build.version:
             return build
         for info in _found(folder, "torch-*.dist-info"):
@@ -446,8 +443,8 @@ def _found(folder: Path, pattern: str) -> list[Path]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+        return read_named(path, errors="replace").splitlines()
+    except UserError:
         return []
 
 

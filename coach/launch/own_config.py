@@ -25,6 +25,7 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import ConfigCopy, Scalar
 from coach.node.secret_words import mask_command, mask_text
 from coach.runs import expand_home
+from coach.trusted import read_trusted
 
 FOLDER = "config"
 """The folder of a run that holds its changed copies."""
@@ -224,12 +225,9 @@ def _file(name: str, place: int | None, option: str, directory: Path) -> Iterato
     if option and not _OPTION.fullmatch(option):
         return
     try:
-        if not path.is_file():
-            return  # opening a named pipe would wait for a writer
-        with path.open("rb") as file:
-            data = file.read(config_text.MAX_BYTES + 1)
+        data = read_trusted(path, owner=None, follows_links=True, limit=config_text.MAX_BYTES)
         text = data.decode("utf-8")
-        if len(data) <= config_text.MAX_BYTES and "\0" not in text:
+        if "\0" not in text:
             yield ConfigFile(path, place, option, text, read_values(text, path.suffix))
     except (OSError, ValueError):
         return

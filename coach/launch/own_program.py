@@ -27,7 +27,7 @@ from coach.launch.own_config import (
     with_copies,
 )
 from coach.launch.parameters import Parameter, show
-from coach.launch.python_source import packages_of
+from coach.launch.python_source import packages_of, read_program
 from coach.launch.recipe_file import Recipe
 from coach.launch.spelling import check_printable
 from coach.model.errors import UserError
@@ -95,13 +95,14 @@ def _kind(what: str | None, directory: Path, is_unread: bool) -> OwnKind:
             "write it to a file, and launch the file",
         )
     path = directory / expand_home(what)
-    if not path.is_file():
+    if not path.exists():
         by_stem = _programs_in(path.parent, path.suffix)
         near = get_close_matches(path.stem, by_stem, 1)  # endings alone would make all scripts alike
         raise UserError(f"{what}: no such file", f"did you mean {by_stem[near[0]]}?" if near else None)
+    has_options = batch_file.has_options(path)
     if is_unread:
         return OwnKind.BATCH
-    if batch_file.has_options(path) or path.suffix in BATCH_SUFFIXES:
+    if has_options or path.suffix in BATCH_SUFFIXES:
         batch_file.check(path)
         return OwnKind.BATCH
     return OwnKind.SCRIPT if path.suffix == ".py" else OwnKind.COMMAND
@@ -227,10 +228,7 @@ def _read(
 def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:
     source = None
     if path is not None and path.suffix == ".py":
-        try:
-            source = path.read_text(encoding="utf-8-sig", errors="replace")
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror}") from None
+        source = read_program(path)
     options = read_options(own.words, source, own.parameters)
     if path is None or source is None:
         return options
@@ -280,7 +278,4 @@ def text_of(recipe: Recipe) -> str | None:
         return batch_file.read(recipe.path)
     if recipe.own is None or recipe.path.suffix != ".py":
         return None
-    try:
-        return recipe.path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise UserError(f"{recipe.path}: {error.strerror}") from None
+    return read_program(recipe.path)

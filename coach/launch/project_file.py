@@ -7,6 +7,7 @@ launched like any other.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -24,6 +25,7 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnProgram
 from coach.model.toml_text import quoted
 from coach.runs import expand_home
+from coach.trusted import MAX_BYTES, open_trusted, place_of
 
 FILES = ("coach.toml", "pyproject.toml")
 _REFERENCE = re.compile(r"(?P<path>(?:.*/)?(?:coach|pyproject)\.toml):(?P<name>[^:/]+)")
@@ -119,23 +121,51 @@ class Training:
         )
 
 
-def find_project(directory: Path) -> Path | None:
-    """The nearest file with trainings, from a directory upwards. A file of another user is skipped: this user
-    would run the programs that it names."""
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project file, read once. `path` is where the opened file lay, whatever its name leads to later."""
+
+    path: Path
+    text: str
+    table: Mapping[str, Any]
+
+    def trainings(self) -> tuple[Training, ...]:
+        """The file's trainings in their order. Raises UserError with file, line and key."""
+        return _Reader(self.path, self.text, self.path.name == FILES[1]).trainings(self.table)
+
+
+class Refused(UserError):
+    """A coach.toml that names programs of somebody else."""
+
+
+def find_project(directory: Path) -> Project | None:
+    """The nearest file with trainings, from a directory upwards. Raises UserError if it is not valid, Refused
+    if there is only a coach.toml that must not be used."""
+    refused = None
     for folder in (directory, *directory.parents):
         for name in FILES:
-            path = folder / name
-            if _is_own(path) and _table_of(path) is not None:
-                return path
+            try:
+                project = _read(folder / name)
+            except OSError as error:
+                if name == FILES[0] and error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
+                    refused = refused or _unusable(folder / name, error)
+                continue
+            if project is not None:
+                return project
+    if refused is not None:
+        raise refused
     return None
 
 
 def read_project(path: Path) -> tuple[Training, ...]:
-    """The file's trainings in their order. Raises UserError with file, line and key."""
-    table = _table_of(path)
-    if table is None:
+    """The trainings of this file in their order. Raises UserError with file, line and key."""
+    try:
+        project = _read(path)
+    except OSError as error:
+        raise _unusable(path, error) from None
+    if project is None:
         raise UserError(f"{path}: no training in it", "expected a table such as [training.pretrain]")
-    return _Reader(path, path.read_text(encoding="utf-8"), path.name == FILES[1]).trainings(table)
+    return project.trainings()
 
 
 def is_reference(name: str) -> bool:
@@ -179,28 +209,28 @@ def with_training(request: LaunchRequest) -> LaunchRequest:
     )
 
 
-def _is_own(path: Path) -> bool:
+def _read(path: Path) -> Project | None:
+    """The project in this file; None if coach has no table in it. Raises OSError, also for a link and for a
+    file of another user: this user would run the programs that it names. Raises UserError if it is not
+    TOML."""
+    with open_trusted(path, owner=os.geteuid()) as file:
+        place, data = place_of(file, path), file.read(MAX_BYTES)
     try:
-        return path.stat().st_uid in (os.geteuid(), 0) and path.is_file()
-    except OSError:
-        return False
-
-
-def _table_of(path: Path) -> Mapping[str, Any] | None:
-    """coach's table in the file; None if it has none. Raises UserError if the file cannot be read."""
-    try:
-        table = parse_table(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+        text = data.decode("utf-8")
+        table = parse_table(text)
     except ValueError as error:
         if path.name != FILES[0]:
             return None  # another program owns this pyproject.toml and reports its errors
         raise UserError(f"{path}: not valid TOML: {error}") from None
     if path.name == FILES[0]:
-        return table
+        return Project(place, text, table)
     tool = table.get("tool")
     own = tool.get("coach") if isinstance(tool, dict) else None
-    return own if isinstance(own, dict) else None
+    return Project(place, text, own) if isinstance(own, dict) else None
+
+
+def _unusable(path: Path, error: OSError) -> Refused:
+    return Refused(f"{path}: {error.strerror}", "it names programs that run: only a file of your own counts")
 
 
 class _Reader(TableReader):

@@ -9,11 +9,21 @@ import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from coach.model.errors import UserError
+from coach.sources.named_file import read_named
+
+MAX_BYTES = 1 << 20
+"""No training of one file has a third of it; Python needs up to 900 bytes of memory for each byte."""
 _MAX_FILES = 200
 """Files of a program that are read for its imports."""
 
 
-def parse_source(text: str | bytes) -> ast.Module:
+def read_program(path: Path) -> str:
+    """The text of a Python file. Raises UserError."""
+    return read_named(path, limit=MAX_BYTES, encoding="utf-8-sig", errors="replace")
+
+
+def parse_source(text: str) -> ast.Module:
     """The text as a tree. Raises SyntaxError. Python's warnings about the text are ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -72,8 +82,8 @@ def _files_of(place: Path, parts: list[str]) -> list[Path]:
 def _imports_of_file(file: Path) -> tuple[str, ...]:
     """The dotted names of all that a file always imports; empty if it cannot be read."""
     try:
-        tree = parse_source(file.read_bytes())
-    except (OSError, SyntaxError):
+        tree = parse_source(read_program(file))
+    except (UserError, SyntaxError):
         return ()
     names: list[str] = []
     for node in _always(tree.body):

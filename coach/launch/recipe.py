@@ -22,6 +22,7 @@ from coach.launch.trainer_arguments import TrainerArguments
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Scalar
 from coach.runs import expand_home
+from coach.sources.named_file import read_named
 
 _NO_RECIPES = frozenset({"pyproject.toml"})
 _DRILLS = "drills"
@@ -131,8 +132,8 @@ def packages_of_trainer(recipe: Recipe) -> tuple[str, ...]:
 def lesson_of(recipe: Recipe) -> str:
     """The lesson beside the recipe; empty if it has none."""
     try:
-        return recipe.path.with_suffix(".md").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        return read_named(recipe.path.with_suffix(".md"), errors="replace")
+    except UserError:
         return ""
 
 

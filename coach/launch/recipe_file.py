@@ -28,6 +28,7 @@ from coach.model.launching.environment import Environment
 from coach.model.launching.launch import OwnProgram, Scalar
 from coach.model.teaching.drill import Drill
 from coach.node.torch_build import satisfies
+from coach.sources.named_file import read_named
 
 WORLD_SIZE = "world_size"
 """The number of ranks, which a sweep can vary like a recipe's parameter."""
@@ -233,10 +234,7 @@ def read_recipe_file(path: Path, trainers: Path, arguments: TrainerArguments | N
 
     `arguments` reads the trainers. Pass one to reuse what it has read for the next recipe.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
+    text = read_named(path)
     try:
         table = parse_table(text)
     except ValueError as error:
@@ -356,11 +354,9 @@ class _Reader(TableReader):
         if path is None or path in borrowers:
             raise self.error("parameters_of", f"parameters_of = {name!r}: no such recipe")
         try:
-            base = parse_table(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise self.error(
-                "parameters_of", f"parameters_of = {name!r}: {path} cannot be read: {error}"
-            ) from None
+            base = parse_table(read_named(path))
+        except (UserError, ValueError) as error:
+            raise self.error("parameters_of", f"parameters_of = {name!r}: cannot be read: {error}") from None
         own = base.get("parameters", {})
         if not isinstance(own, dict):
             raise self.error("parameters_of", f"parameters_of = {name!r}: {path}: parameters is no table")

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from coach.launch.recipe import data_dir
+from coach.trusted import read_text
 
 _FOLDER = "topics"
 
@@ -25,7 +26,7 @@ class Topic:
 
     def text(self) -> str:
         """The whole page, as Markdown."""
-        return self.path.read_text(encoding="utf-8")
+        return read_text(self.path, owner=None)
 
 
 def find_topics(data: Path | None = None) -> tuple[Topic, ...]:
@@ -60,5 +61,4 @@ def _folded(word: str) -> str:
 
 
 def _title(path: Path) -> str:
-    with path.open(encoding="utf-8") as file:
-        return file.readline().lstrip("# ").strip()
+    return read_text(path, owner=None).partition("\n")[0].lstrip("# ").strip()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from coach.launch.parameter_table import read_parameter
-from coach.launch.python_source import parse_source
+from coach.launch.python_source import parse_source, read_program
 from coach.launch.table_reader import TableReader
 from coach.model.errors import UserError
 
@@ -73,8 +73,8 @@ class TrainerArguments:
 def declares_options(trainer: Path) -> bool:
     """True if a trainer has a function with options that can be read."""
     try:
-        return bool(_FUNCTION.search(trainer.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError):
+        return bool(_FUNCTION.search(read_program(trainer)))
+    except UserError:
         return False
 
 
@@ -82,10 +82,7 @@ class _Source(TableReader):
     """A Python file from which single statements are read."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
+        self._text = read_program(path)
         super().__init__(path, self._text)
 
     def line(self, node: ast.AST) -> str:

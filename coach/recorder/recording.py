@@ -17,6 +17,7 @@ from typing import Any
 
 from coach import installed
 from coach.model.errors import UserError
+from coach.trusted import open_trusted
 
 SCHEMA = 1
 KIND = "coach-recording"
@@ -107,7 +108,10 @@ def demo_path() -> Path:
 def open_recording(path: Path) -> Recording:
     """Read a recording. Raises UserError, in one line, for a file that is not a valid recording."""
     try:
-        with path.open("rb") as packed, gzip.open(packed, "rb") as file:
+        with (
+            open_trusted(path, owner=None, follows_links=True) as packed,
+            gzip.GzipFile(fileobj=packed) as file,
+        ):
             lines = _lines(file, path)
             header = _parse_header(next(lines, b""), path)
             return Recording(header, tuple(_parse_entries(lines, path)))

@@ -16,6 +16,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 from coach import installed
 from coach.config.settings import OWN_THEMES
+from coach.trusted import read_text
 from coach.tui.render.text import TONES, Tone
 
 
@@ -167,4 +168,4 @@ def _with_variables(theme: Theme) -> Theme:
 
 def styles() -> str:
     """The stylesheet as text. A path would not work if coach itself is one zip file."""
-    return (installed.package() / "tui" / "styles" / "coach.tcss").read_text(encoding="utf-8")
+    return read_text(installed.package() / "tui" / "styles" / "coach.tcss", owner=None)

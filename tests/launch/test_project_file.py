@@ -45,22 +45,30 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _found(directory: Path) -> Path | None:
+    found = find_project(directory)
+    return found.path if found is not None else None
+
+
 def test_a_file_is_found_from_below_and_a_pyproject_counts_if_it_speaks_to_coach(project: Path) -> None:
-    assert find_project(project / "deep" / "er") == project / "coach.toml"
+    assert _found(project / "deep" / "er") == project / "coach.toml"
     (project / "deep" / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    assert find_project(project / "deep" / "er") == project / "coach.toml"
+    assert _found(project / "deep" / "er") == project / "coach.toml"
     nearer = project / "deep" / "pyproject.toml"
     nearer.write_text("[tool.coach.training.here]\ncommand = 'true'\n")
-    assert find_project(project / "deep" / "er") == nearer
+    assert _found(project / "deep" / "er") == nearer
     assert [each.name for each in read_project(nearer)] == ["here"]
 
 
-def test_a_file_of_another_user_is_not_looked_at(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() == 0:
         os.chown(project / "coach.toml", 4242, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 4242)
-    assert find_project(project) != project / "coach.toml"
+    with pytest.raises(UserError, match="belongs to"):
+        find_project(project)
+    with pytest.raises(UserError, match="belongs to"):
+        get_training(f"{project / 'coach.toml'}:pretrain")
 
 
 def test_a_training_of_the_project_file_is_an_own_program_with_the_file_s_settings(project: Path) -> None:
@@ -152,7 +160,7 @@ def test_unreadable_toml_is_reported_only_for_coach_s_own_file(project: Path) ->
         find_project(project)
     (project / "coach.toml").unlink()
     (project / "pyproject.toml").write_text("[tool.coach\n")
-    assert find_project(project / "deep") in (None, project.parent / "coach.toml")
+    assert _found(project / "deep") is None
 
 
 def test_a_long_training_says_its_segments_and_its_option_for_resuming(project: Path) -> None:

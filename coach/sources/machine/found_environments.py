@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from coach.trusted import read_text
+
 _INIT_FILES = (
     "/etc/profile.d/lmod.sh",
     "/usr/share/lmod/lmod/init/bash",
@@ -62,7 +64,8 @@ def find_conda_prefixes(home: Path, env: Mapping[str, str]) -> tuple[list[Path],
     left out."""
     said = [env["CONDA_PREFIX"]] if env.get("CONDA_PREFIX") else []
     with contextlib.suppress(OSError):
-        said += (home / ".conda" / "environments.txt").read_text(errors="surrogateescape").splitlines()
+        listed = home / ".conda" / "environments.txt"
+        said += read_text(listed, owner=None, follows_links=True, errors="surrogateescape").splitlines()
     unique = list(dict.fromkeys(Path(line.strip()) for line in said if line.strip().startswith("/")))
     there = [path for path in unique[: 2 * MAX_PREFIXES] if (path / "conda-meta").is_dir()]
     return there[:MAX_PREFIXES], max(0, len(there) - MAX_PREFIXES)

@@ -23,7 +23,7 @@ from types import MappingProxyType
 
 from coach.runs import LockFile, has_lost_its_owner
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, OutputReader, PassingIo, Query
-from coach.trusted import private_folder
+from coach.trusted import open_trusted, private_folder
 
 SCHEMA = 1
 MAX_BYTES = 64 << 20
@@ -180,7 +180,7 @@ class SharedIo(PassingIo):
 
     def _fresh(self, file: Path, query: Query, max_age_s: float) -> CommandResult | None:
         try:
-            with open(file, "rb") as kept:
+            with open_trusted(file, owner=os.geteuid()) as kept:
                 head = _decode_head(kept.readline(_MAX_HEAD_BYTES), query)
                 # If the answer is too old, only its first line is read.
                 if head is None or not self._is_fresh(head.result, max_age_s):

@@ -25,19 +25,19 @@ from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
 from coach.model.teaching.cohort import Summary
 from coach.runs import MAX_SUMMARY_BYTES
+from coach.sources.named_file import read_named
+from coach.trusted import open_trusted
 
 MAX_FILES = 200_000
 """Largest number of files whose owner is looked up, taken in turn from each uid that begins a file name."""
 MAX_FILES_PER_USER = 300
 """The newest files of each user are read, so that nobody can crowd the others out."""
 
-_MAX_ROSTER_BYTES = 1 << 20
 _MAX_TEXT = 200
 _LATEST_S = 1e11
 _SEVERITIES = {severity.word: severity for severity in Severity}
 _CODE = re.compile(r"[A-Z]{3}[0-9]{3}")
 _TICKET = re.compile(r"([0-9]{1,10})-([A-Za-z0-9_.+-]{1,200})\.ticket\.md")
-_SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +125,12 @@ def _in_turn(folder: int) -> tuple[list[str], int, frozenset[tuple[int, str]]]:
 
 
 def _read(folder: int, name: str) -> Summary:
-    with open(os.open(name, _SAFELY, dir_fd=folder), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError("not a plain file")
+    with open_trusted(name, owner=None, folder=folder) as file:
+        owner = os.fstat(file.fileno()).st_uid
         data = file.read(MAX_SUMMARY_BYTES + 1)
     if len(data) > MAX_SUMMARY_BYTES:
         raise ValueError(f"larger than {MAX_SUMMARY_BYTES} bytes")
-    return parse_summary(data, name, found.st_uid)
+    return parse_summary(data, name, owner)
 
 
 def parse_summary(data: bytes, name: str, uid: int) -> Summary:
@@ -255,18 +253,12 @@ def members(group: str) -> frozenset[str]:
 
 def read_roster(path: Path) -> frozenset[str]:
     """User names, one per line; a # starts a comment. Raises UserError."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_MAX_ROSTER_BYTES + 1)
-    except OSError as error:
-        raise UserError(
-            f"{path}: {error.strerror or error}", "a file with user names, one per line"
-        ) from None
-    if len(data) > _MAX_ROSTER_BYTES:
-        raise UserError(f"{path}: larger than 1 MiB", "a file with user names, one per line")
-    names = set()
     # Editors of Windows begin a file with a byte order mark.
-    for number, row in enumerate(data.decode("utf-8-sig", "surrogateescape").splitlines(), start=1):
+    text = read_named(
+        path, "a file with user names, one per line", encoding="utf-8-sig", errors="surrogateescape"
+    )
+    names = set()
+    for number, row in enumerate(text.splitlines(), start=1):
         words = row.partition("#")[0].split()
         if len(words) > 1:
             raise UserError(f"{path}:{number}: {len(words)} words", "expected one user name per line")

@@ -19,7 +19,7 @@ from coach import runs
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job, is_final, job_as_dict
 from coach.sources.values import finite, text, whole
-from coach.trusted import private_folder, read_trusted
+from coach.trusted import private_folder, read_tail
 
 FILE_NAME = "seen-jobs.jsonl"
 MAX_JOBS = 2000
@@ -89,7 +89,7 @@ class SeenJobs:
 
     def _records(self) -> tuple[list[dict[str, Any]], int]:
         try:
-            data = read_trusted(self._file, owner=os.geteuid())[-_MAX_FILE_BYTES:]
+            data = read_tail(self._file, _MAX_FILE_BYTES, owner=os.geteuid())
         except OSError:
             return [], 0
         records, num_bad, _ = runs.decode_records(data)
@@ -97,7 +97,7 @@ class SeenJobs:
 
     def _append(self, data: bytes) -> None:
         with open(self._file, "ab") as file:
-            if file.tell() and not _ends_with_newline(self._file):
+            if read_tail(self._file, 1, owner=os.geteuid()) not in (b"", b"\n"):
                 file.write(b"\n")
             file.write(data)
             size = file.tell()
@@ -118,12 +118,6 @@ def _worth_keeping(own: list[Job]) -> list[Job]:
     if len(own) <= MAX_JOBS:
         return own
     return nlargest(MAX_JOBS, own, key=lambda job: (job.state != "PENDING", job.submit_time_s or 0.0))
-
-
-def _ends_with_newline(path: Path) -> bool:
-    with open(path, "rb") as file:
-        file.seek(-1, 2)
-        return file.read(1) == b"\n"
 
 
 def _completed(seen: PastJob, before: PastJob | None) -> PastJob:

@@ -16,7 +16,7 @@ from typing import Any
 
 from coach import runs
 from coach.sources.values import finite
-from coach.trusted import private_folder, read_trusted
+from coach.trusted import private_folder, read_text
 
 MAX_BYTES = 1 << 20
 """Even the verdict of an array with thousands of tasks is smaller; a larger file is no verdict."""
@@ -28,8 +28,7 @@ _SUBMITTED = "submitted_s"
 def read_verdict(path: Path) -> dict[str, Any] | None:
     """The verdict in a file; None if there is none that can be trusted and read."""
     try:
-        data = read_trusted(path, owner=os.geteuid(), limit=MAX_BYTES)
-        value = json.loads(data.decode("utf-8", "surrogateescape"))
+        value = json.loads(read_text(path, owner=os.geteuid(), limit=MAX_BYTES, errors="surrogateescape"))
     except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and value.get("schema") == 1 else None

@@ -17,7 +17,7 @@ from coach import runs
 from coach.model.judging.verdict import PastRun
 from coach.model.slurm.cluster import is_final
 from coach.sources.values import finite, table, text, whole
-from coach.trusted import private_folder, read_trusted
+from coach.trusted import private_folder, read_tail
 
 FILE_NAME = "verdicts.jsonl"
 MAX_RUNS = 2000
@@ -45,8 +45,9 @@ class Verdicts:
         try:
             size = self._file.stat().st_size
             if size != self._read_bytes:
-                data = read_trusted(self._file, owner=os.geteuid())
-                records, _, _ = runs.decode_records(data[-_MAX_FILE_BYTES:])
+                records, _, _ = runs.decode_records(
+                    read_tail(self._file, _MAX_FILE_BYTES, owner=os.geteuid())
+                )
                 found = {_key(past): past for past in map(_parse, records) if past is not None}
                 self._known = dict(list(found.items())[-MAX_RUNS:])
                 self._read_bytes = size

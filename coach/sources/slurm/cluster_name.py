@@ -7,8 +7,9 @@ hang.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
-from coach.sources.slurm.conf_file import conf_files
+from coach.sources.slurm.conf_file import conf_files, conf_lines
 
 VARIABLE = "SLURM_CLUSTER_NAME"
 
@@ -24,12 +25,8 @@ def cluster_name(env: Mapping[str, str]) -> str | None:
 
 
 def _name_in(file: str) -> str | None:
-    try:
-        with open(file, encoding="utf-8", errors="replace") as config:
-            for text in config:
-                key, _, value = text.partition("=")
-                if key.strip().lower() == "clustername":
-                    return value.split("#")[0].split()[0] if value.split("#")[0].strip() else None
-    except (OSError, ValueError):
-        return None
+    for line in conf_lines(Path(file)):
+        key, _, value = line.partition("=")
+        if key.strip().lower() == "clustername":
+            return value.split("#")[0].split()[0] if value.split("#")[0].strip() else None
     return None

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from coach import runs
-from coach.trusted import private_folder
+from coach.trusted import private_folder, read_text
 
 _FILES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 """The last one is the copy that slurmd or sackd of a configless cluster keeps."""
-_MAX_BYTES = 4 << 20
 _MAX_INCLUDES = 20
 _INCLUDE = re.compile(r"^\s*include\s+(\S+)", re.IGNORECASE)
 _KEPT_FILE = "message-timeouts.json"
@@ -83,21 +82,22 @@ def _read_kept(file: Path) -> dict[str, Any]:
         return {}
 
 
+def conf_lines(file: Path) -> list[str]:
+    """The lines of a file that the site names; empty if it cannot be read."""
+    try:
+        return read_text(file, owner=None, follows_links=True, errors="replace").splitlines()
+    except OSError:
+        return []
+
+
 def _value_in(file: Path, key: str, seen: list[Path]) -> str | None:
     """The last value of a key in a file and the files that it includes, as Slurm reads it."""
     if file in seen or len(seen) >= _MAX_INCLUDES:
         return None
     seen.append(file)
-    if not _is_file(file):
-        return None
-    try:
-        with file.open(encoding="utf-8", errors="replace") as config:
-            lines = config.read(_MAX_BYTES).splitlines()
-    except (OSError, ValueError):
-        return None
     pattern = re.compile(rf"(?:^|\s){key}\s*=\s*(\S+)", re.IGNORECASE)
     value = None
-    for line in lines:
+    for line in conf_lines(file):
         text = line.split("#")[0]
         included = _INCLUDE.match(text)
         if included is not None:

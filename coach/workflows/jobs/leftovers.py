@@ -18,11 +18,11 @@ from pathlib import Path
 from coach import runs
 from coach.launch.snapshot import code_dir, snapshot_files
 from coach.sources.runs.run_sizes import size_of_file, size_of_tree
+from coach.trusted import read_text
 
 FRESH_S = 24 * 3600.0
 """A younger entry may belong to a launch under way, or to a script that was just printed, in seconds."""
 DRY_RUN_S = 30 * 24 * 3600.0
-_MAX_SCRIPT_BYTES = 64 << 10
 _WRITTEN_BEFORE_RECORD = re.compile(r"job\.sh|config|\.(?:job\.sh|run\.json)\.\d+\.[0-9a-f]+")
 
 
@@ -134,8 +134,7 @@ def _code_of(run_dir: Path) -> str | None:
     cannot be read."""
     script = runs.RunPaths(run_dir).job_script
     try:
-        with open(script, encoding="utf-8", errors="replace") as file:
-            text = file.read(_MAX_SCRIPT_BYTES)
+        text = read_text(script, owner=os.geteuid(), errors="replace")
     except FileNotFoundError:
         return ""
     except OSError:

@@ -21,6 +21,7 @@ from coach.rules.base import Rule
 from coach.rules.engine import Engine
 from coach.rules.wordings.rows import Wording, parse_file, shipped
 from coach.sources.logs.scanner import LogScanner
+from coach.sources.named_file import read_named
 
 MAX_FILE_BYTES = 1 << 20
 LIMIT_S = 0.05
@@ -53,15 +54,7 @@ def read(paths: Iterable[Path]) -> Added:
 
 def read_file(path: Path) -> tuple[tuple[Wording, ...], Mapping[str, Mapping[str, float]]]:
     """The rows of one file, and its thresholds. Raises UserError."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        text = data.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise UserError(f"{path}: {why}", "rules.files names TOML files with [[group]] tables") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise UserError(f"{path}: it is larger than {MAX_FILE_BYTES >> 20} MB")
+    text = read_named(path, "rules.files names TOML files with [[group]] tables", limit=MAX_FILE_BYTES)
     found = parse_file(text, str(path))
     rules = {rule.code: rule for rule in registry.rule_classes()}
     for wording in found.wordings:

@@ -17,6 +17,7 @@ from coach.config import Settings
 from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.other_machine import rough_age
+from coach.trusted import open_trusted
 
 _SUMMARY = "summary.txt"
 _MAX_BYTES = 4096
@@ -107,7 +108,7 @@ def _folders(snapshot: TargetSnapshot, settings: Settings) -> Iterable[Path]:
 def _read(path: Path) -> _Kept | None:
     try:
         taken_s = path.stat().st_mtime
-        with path.open("rb") as file:
+        with open_trusted(path, owner=None) as file:
             head = file.read(_MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return None

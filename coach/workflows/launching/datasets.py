@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from coach.config import Settings, Switch
 from coach.launch.recipe import data_dir
 from coach.model.errors import UserError
+from coach.trusted import open_trusted
 from coach.workflows.readonly import refuse_if_readonly
 
 TIMEOUT_S = 30.0
@@ -244,12 +245,15 @@ def _unpack(file: Path, target: Path, archive: Archive) -> None:
     (target / archive.folder).mkdir()
     wanted = {f"{archive.folder}/{name}": name for name in archive.files}
     try:
-        with tarfile.open(file) as tar:
+        with (
+            open_trusted(file, owner=None, follows_links=True) as packed,
+            tarfile.open(fileobj=packed) as tar,
+        ):
             for member in tar:
-                packed = tar.extractfile(member) if member.name in wanted and member.isfile() else None
-                if packed is not None:
+                inner = tar.extractfile(member) if member.name in wanted and member.isfile() else None
+                if inner is not None:
                     with (target / archive.folder / wanted[member.name]).open("wb") as out:
-                        shutil.copyfileobj(packed, out, _BITE_BYTES)
+                        shutil.copyfileobj(inner, out, _BITE_BYTES)
     except tarfile.TarError as error:
         raise UserError(f"{file}: not a tar archive: {error}") from None
     wrong = [
@@ -264,7 +268,7 @@ def _unpack(file: Path, target: Path, archive: Archive) -> None:
 
 def _sum(path: Path, kind: str) -> str:
     digest = hashlib.new(kind, usedforsecurity=False)
-    with path.open("rb") as file:
+    with open_trusted(path, owner=None, follows_links=True) as file:
         while bite := file.read(_BITE_BYTES):
             digest.update(bite)
     return digest.hexdigest()

@@ -20,7 +20,7 @@ from coach.launch.batch_file import has_options, read, resources_of
 from coach.launch.own_program import BATCH_SUFFIXES, own_recipe, read_own_program
 from coach.launch.parameters import show
 from coach.launch.project_file import FILES, read_project
-from coach.launch.python_source import imports_of, parse_source
+from coach.launch.python_source import imports_of, parse_source, read_program
 from coach.launch.recipe_file import Recipe
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind
@@ -138,8 +138,8 @@ def _begins_with_options(path: Path) -> bool:
 def _is_training(path: Path) -> bool:
     """True if it imports a framework and does something when it is started."""
     try:
-        tree = parse_source(path.read_bytes())
-    except (OSError, SyntaxError):
+        tree = parse_source(read_program(path))
+    except (UserError, SyntaxError):
         return False
     does_something = any(
         isinstance(node, ast.If | ast.For | ast.While | ast.With)

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from coach.config import Settings
 from coach.launch.parameters import show
-from coach.launch.project_file import Training, find_project, read_project
+from coach.launch.project_file import Refused, Training, find_project
+from coach.launch.python_source import read_program
 from coach.launch.recipe import (
     Recipe,
     data_dir,
@@ -30,6 +31,8 @@ from coach.launch.recipe import (
 from coach.model.errors import UserError
 from coach.runs import expand_home
 from coach.sources.machine.new_file import save_new
+from coach.sources.named_file import read_named
+from coach.trusted import read_trusted
 
 FIRST = "baseline"
 _KEY_LINE = re.compile(r"^key\s*=.*\n", re.MULTILINE)
@@ -63,7 +66,8 @@ def known_recipes(settings: Settings) -> tuple[tuple[Recipe, ...], tuple[UserErr
 
 
 def project_recipes() -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
-    """The trainings of the project's file, as recipes, and an error for each that cannot be read."""
+    """The trainings of the project's file, as recipes, and an error for each that cannot be read. A file that
+    must not be used is passed over: only a launch from it reports that."""
     recipes: list[Recipe] = []
     problems: list[UserError] = []
     for training in _trainings(problems):
@@ -71,13 +75,13 @@ def project_recipes() -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
             recipes.append(training.recipe())
         except UserError as problem:
             problems.append(problem)
-    return tuple(recipes), tuple(problems)
+    return tuple(recipes), tuple(each for each in problems if not isinstance(each, Refused))
 
 
 def _trainings(problems: list[UserError]) -> tuple[Training, ...]:
     try:
-        path = find_project(Path.cwd())
-        return read_project(path) if path is not None else ()
+        project = find_project(Path.cwd())
+        return project.trainings() if project is not None else ()
     except UserError as problem:
         problems.append(problem)
     except OSError:
@@ -271,9 +275,9 @@ def trainer_diff(before: Recipe, after: Recipe) -> tuple[str, ...]:
     texts = []
     for path in (before.trainer_path(trainers), after.trainer_path(trainers)):
         try:
-            texts.append((path, path.read_text(encoding="utf-8", errors="replace").splitlines()))
-        except OSError as error:
-            return (f"{path}: {error.strerror}",)
+            texts.append((path, read_program(path).splitlines()))
+        except UserError as error:
+            return (error.message,)
     (old_path, old), (new_path, new) = texts
     return tuple(unified_diff(old, new, _shown(old_path), _shown(new_path), n=2, lineterm=""))
 
@@ -298,9 +302,8 @@ def eject(recipe: Recipe, folder: Path) -> tuple[Path, ...]:
     try:
         _fill(recipe, trainers, folder)
     except BaseException as error:
-        shutil.rmtree(
-            folder.resolve(), ignore_errors=True
-        )  # it was empty: half a copy would block the next try
+        # It was empty: half a copy would block the next try.
+        shutil.rmtree(folder.resolve(), ignore_errors=True)
         if isinstance(error, OSError):
             raise UserError(f"{error.filename or folder}: {error.strerror or error}") from None
         raise
@@ -310,9 +313,9 @@ def eject(recipe: Recipe, folder: Path) -> tuple[Path, ...]:
 
 def _fill(recipe: Recipe, trainers: Path, folder: Path) -> None:
     """Write the files of a copy. Raises OSError or UserError."""
-    save_new(folder / recipe.trainer, (trainers / recipe.trainer).read_bytes())
+    _copy(trainers / recipe.trainer, folder)
     _copy_folder(trainers / "common", folder / "common")
-    text = recipe.path.read_text(encoding="utf-8")
+    text = read_named(recipe.path)
     save_new(folder / f"{recipe.name}.toml", _KEY_LINE.sub("", text, count=1))
     lesson = lesson_of(recipe)
     if lesson:
@@ -326,7 +329,11 @@ def _copy_folder(source: Path, target: Path) -> None:
         if path.is_dir() and path.name != "__pycache__":
             _copy_folder(path, target / path.name)
         elif path.is_file():
-            save_new(target / path.name, path.read_bytes())
+            _copy(path, target)
+
+
+def _copy(file: Path, folder: Path) -> None:
+    save_new(folder / file.name, read_trusted(file, owner=None, follows_links=True))
 
 
 def by_hand(recipe: Recipe, trainer: str) -> str:

@@ -21,6 +21,7 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.teaching.rehearsal import Item, WorkshopPlan
 from coach.model.toml_text import parse_toml
+from coach.sources.named_file import read_named
 from coach.workflows.launching.recipes import find_recipe
 
 EXAMPLE = """\
@@ -70,13 +71,9 @@ _RENAMED = {"time": "time_limit_s"}
 
 def read_workshop_plan(path: Path, backend: str, settings: Settings) -> WorkshopPlan:
     """Read the plan. Raises UserError with file, line and key of the first mistake."""
+    text = read_named(path, "`coach workshop example` prints a plan to begin with")
     try:
-        text = path.read_text(encoding="utf-8")
         table = parse_toml(text)
-    except OSError as error:
-        raise UserError(
-            f"{path}: {error.strerror}", "`coach workshop example` prints a plan to begin with"
-        ) from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not TOML: {error}") from None
     reader = TableReader(path, text)

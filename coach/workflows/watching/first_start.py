@@ -6,12 +6,13 @@ It is shown once, on the first screen, and costs no call to Slurm: the screen sh
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from coach.config import Settings
-from coach.launch.project_file import find_project, read_project
+from coach.launch.project_file import find_project
 from coach.model.errors import UserError
 from coach.trusted import private_folder
 
@@ -34,12 +35,11 @@ def what_is_here(settings: Settings, directory: Path) -> Here:
     """Read the config and the project file of a directory."""
     named = settings.launch.environment or settings.launch.python
     environment = str(named) if named is not None else None
-    project = find_project(directory)
-    try:
-        num_trainings = len(read_project(project)) if project is not None else 0
-    except UserError:
-        num_trainings = 0  # launching from it reports the error
-    name = project.name if project is not None else None
+    project, num_trainings = None, 0
+    with contextlib.suppress(UserError):  # launching from it reports the error
+        project = find_project(directory)
+        num_trainings = len(project.trainings()) if project is not None else 0
+    name = project.path.name if project is not None else None
     return Here(environment, find_spec("torch") is not None, name, num_trainings)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 from coach import runs
 from coach.model.errors import UserError
 from coach.model.toml_text import parse_toml
-from coach.trusted import private_folder
+from coach.trusted import private_folder, read_trusted
 
 FILE_NAME = "views.json"
 SAVED_FILE_NAME = "views.toml"
@@ -148,15 +147,11 @@ def _quoted(text: str) -> str:
 
 
 def _read(file: Path) -> bytes | None:
-    """The file's bytes; None if there is none. Does not wait for a pipe or a device in its place."""
+    """The file's bytes; None if there is none."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_trusted(file, owner=os.geteuid(), follows_links=True, limit=_MAX_BYTES)
     except FileNotFoundError:
         return None
-    with open(descriptor, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError
-        return opened.read(_MAX_BYTES)
 
 
 def _text(value: Any) -> str:
