@@ -192,13 +192,13 @@ def for_folder(io: Io, folder: Path, named: Collection[Path] = ()) -> OwnerIo:
     return io if isinstance(io, OwnerIo) else OwnerIo(io, find_owner, named)
 
 
-def for_user(io: Io, user: Callable[[], str | int | None], named: Collection[Path] = ()) -> OwnerIo:
-    """The Io for the files of a job; `user` returns the uid or name of its user, None while it is unknown."""
+def for_user(io: Io, user: Callable[[], str], named: Collection[Path] = ()) -> OwnerIo:
+    """The Io for the files of a job; `user` returns its user's name or uid, empty while it is unknown."""
 
     def find_owner() -> int:
-        found = user()
+        name = user()
         try:
-            return found if isinstance(found, int) else pwd.getpwnam(found or "").pw_uid
+            return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
         except (KeyError, ValueError):
             return UNKNOWN_USER
 

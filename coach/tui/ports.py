@@ -239,9 +239,9 @@ class LogPort(Protocol):
         counted: Mapping[str, tuple[int, int]],
         heed: Callable[[int, int], bool],
     ) -> LogWindow | None:
-        """A window of a log that is opened for `owner`, or None if it was stopped. `counted` gives, for each file, a size in bytes and
-        the number of lines up to there. `heed` is called with the bytes read and the bytes in all; if it
-        returns False, reading stops."""
+        """A window of a log that is opened for `owner`, or None if it was stopped. `counted` gives, for each
+        file, a size in bytes and the number of lines up to there. `heed` is called with the bytes read and
+        the bytes in all; if it returns False, reading stops."""
         ...
 
 

@@ -48,7 +48,7 @@ if name == "sbatch":
     print(number)
 elif name == "squeue":
     columns = words[words.index("-O") + 1] if "-O" in words else ""
-    fields = re.findall(r"([a-z_-]+):(\\|[A-Za-z0-9_-]+)", columns)
+    fields = re.findall(r"([a-z_-]+):(=|\\|[A-Za-z0-9_-]+)", columns)
     for job in jobs():
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(job["time_s"]))
         options = job["options"]

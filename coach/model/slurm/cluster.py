@@ -200,13 +200,6 @@ class Job:
     stderr: str | None = None
     """Output paths as Slurm reports them: some versions leave patterns (`%j`), and omit the default name."""
     cluster: str | None = None
-    uid: int | None = None
-    """The user's; None if Slurm gave the name alone."""
-
-    @property
-    def owner(self) -> str | int:
-        """The uid of its user, or the name if Slurm gave that alone."""
-        return self.user if self.uid is None else self.uid
 
     @property
     def estimated_start_s(self) -> float | None:

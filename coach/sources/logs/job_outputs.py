@@ -210,10 +210,10 @@ class OutputPaths:
             raise OSError(errno.EIO, f"where job {job_id} writes its log is not known: {self._error}")
         return output_paths(row) or ()
 
-    def owner(self, job_id: str) -> str | int | None:
-        """The user of a job, by uid or name; None if its row was not read. Makes no query."""
+    def user(self, job_id: str) -> str:
+        """The user of a job; empty if its row was not read. Makes no query."""
         row = self.known(job_id) or self.known(_COMPONENT.sub("+0", job_id))
-        return row.owner if row is not None else None
+        return row.user if row is not None else ""
 
     def known(self, job_id: str) -> Job | None:
         """The last row of a job that was read; makes no query."""

@@ -29,9 +29,7 @@ class FoundScript:
     """Why neither Slurm nor the accounting returned its copy: the text is then that of the current file."""
 
 
-def find_script(
-    io: Io, job_id: str, command: str | None, work_dir: str | None, user: str | int | None
-) -> FoundScript:
+def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None, user: str) -> FoundScript:
     """Slurm's own copy while it remembers the job, else the accounting's copy, else the file, which is opened
     for the job's user. Raises UserError if none of them exists."""
     whys, io = [], for_user(io, lambda: user)

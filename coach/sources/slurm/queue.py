@@ -32,7 +32,7 @@ from coach.sources.slurm.text import (
 _FIRST_FIELDS = (
     *(
         "jobarrayid",
-        "username:=,userid",  # one field: Slurm calls every user without a name here `nobody`
+        "username",
         "state",
         "reason",
         "partition",
@@ -89,6 +89,7 @@ def jobs_by_id_query(job_ids: Sequence[str]) -> Query:
     """These jobs of any user, with the paths of their output."""
     separator, record_end = new_separator(), new_separator()
     columns = [f"{field}:{separator}" for field in _OWN_JOBS[:-1]] + [f"{_OWN_JOBS[-1]}:{record_end}"]
+    columns[1] = f"username:=,userid:{separator}"
     which = ",".join(job_ids)
     argv = ("squeue", "-h", "-a", "-t", "all", "--noconvert", "-j", which, "-O", ",".join(columns))
     return Query(f"job-files {which}", argv, separator, record_end)
@@ -187,20 +188,19 @@ class _RowReader:
         place, num_missing = gap
         record[place:place] = [""] * num_missing
         # In the order of _FIRST_FIELDS, _MORE_FIELDS, _SOCKET_FIELDS and _OWN_FIELDS.
-        job_id, owner, state, reason, partition, nodes, num_nodes, num_cpus, num_tasks = record[:9]
+        job_id, user, state, reason, partition, nodes, num_nodes, num_cpus, num_tasks = record[:9]
         allocated, per_job, per_node, per_task, used, left, limit, submit, start, end = record[9:19]
         account, qos, exit_code, work_dir, raw_job_id, dependency, reservation = record[19:26]
         priority, scheduled_nodes, num_requeues, per_socket, sockets = record[26:31]
         command, stdout, stderr, name = record[31:]
         texts, times, durations = self._texts, self._times, self._durations
         known_state, has_ended = self._states[state]
-        user, uid = self._users[owner]
         if not is_job_id(job_id) or not user:
             raise BadRow(f"not a job: {job_id!r}")
         draft = JobDraft(
             job_id=job_id,
             name=name,
-            user=user,
+            user=self._users[user],
             state=known_state,
             reason=texts[reason],
             partition=intern(partition),
@@ -231,7 +231,6 @@ class _RowReader:
             stdout=texts[stdout],
             stderr=texts[stderr],
             cluster=self._cluster,
-            uid=uid,
         )
         return as_job(draft)
 
@@ -243,10 +242,11 @@ def _parse_state(text: str) -> tuple[str, bool]:
     return intern(text), is_final(text)
 
 
-def _parse_user(text: str) -> tuple[str, int | None]:
-    """(name, uid); old recordings lack the uid."""
+def _parse_user(text: str) -> str:
+    """The name, with which the uid may stand. Slurm calls every user `nobody` who has no name on this
+    machine: the uid then tells them apart."""
     name, _, uid = text.partition("=")
-    return intern(name), int(uid) if uid.isdecimal() else None
+    return intern(uid if name == "nobody" and uid not in ("", "65534") else name)
 
 
 def _parse_job_exit_code(text: str, state: str) -> int | None:

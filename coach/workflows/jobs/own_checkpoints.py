@@ -48,7 +48,7 @@ def find_saved(io: Io, directory: Path, from_s: float, writers_of: _WritersOf = 
 def saved_of_job(io: Io, job: Job, directory: Path, paths: OutputPaths) -> SavedFound:
     """The checkpoints of a job that coach did not launch, by the rules for its metrics: other jobs of the
     directory may have written them, unless the path has the job's number."""
-    io = for_user(io, lambda: job.owner)
+    io = for_user(io, lambda: job.user)
     for reading in JobsSource(io, user_name(), 0.0, is_all=False).poll():
         if isinstance(reading.payload, JobList):
             paths.learn(reading.payload.jobs)

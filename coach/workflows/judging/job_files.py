@@ -452,7 +452,7 @@ class JobFiles(ForeignFiles):
         logs: tuple[Path, ...] = (),
         metrics: tuple[Path, ...] = (),
     ) -> None:
-        super().__init__(for_user(io, lambda: output_paths.owner(job_id), (*logs, *metrics)), logs, metrics)
+        super().__init__(for_user(io, lambda: output_paths.user(job_id), (*logs, *metrics)), logs, metrics)
         self._job_id = job_id
         self._output_paths = output_paths
 

@@ -153,7 +153,7 @@ def script(subject: Subject, io: Io) -> dict[str, Any]:
     if subject.job_id is None:
         return {**told, "problem": told["problem"] or "Slurm does not know it as a job"}
     try:
-        where = (None, None, None) if job is None else (job.command, job.work_dir, job.owner)
+        where = (None, None, "") if job is None else (job.command, job.work_dir, job.user)
         found = find_script(io, subject.job_id, *where)
     except UserError as error:
         return {**told, "problem": f"{error.message} ({error.hint})"}

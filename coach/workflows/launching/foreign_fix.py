@@ -58,9 +58,9 @@ def fixes_of_job(
         found = find_script(
             io,
             *(
-                (snapshot.target, None, None, None)
+                (snapshot.target, None, None, "")
                 if job is None
-                else (job.job_id, job.command, job.work_dir, job.owner)
+                else (job.job_id, job.command, job.work_dir, job.user)
             ),
         )
     except UserError as error:

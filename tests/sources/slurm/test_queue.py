@@ -56,8 +56,8 @@ def test_gpus_requested_per_socket_are_counted(sockets: str, expected: int | Non
     values = dict(word.split("=") for word in said.split())
     values |= {"tres-per-socket": "gres:gpu:1", "sockets": sockets}
     for query in (jobs_query(None), jobs_query("ada")):
-        columns = [column.partition(":") for column in query.argv[-1].split(",")]
-        row = "".join(values.get(name, "N/A") + end for name, _, end in columns)
+        names = [column.partition(":")[0] for column in query.argv[-1].split(",")]
+        row = query.separator.join(values.get(name, "N/A") for name in names) + query.record_end
         jobs, num_bad = parse_jobs(row, query.separator, query.record_end)
         assert (num_bad, jobs[0].num_gpus, jobs[0].name, jobs[0].stdout) == (0, expected, "wrap", None)
 
