@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coach.recorder.recording import Header, encode_bytes, write_header, write_line
-from coach.sources.io import CommandResult, Io, Query
+from coach.sources.io import CommandResult, Io, PassingIo, Query
 from coach.sources.machine.new_file import create
 
 FLUSH_INTERVAL_S = 5.0
@@ -30,7 +30,7 @@ class _File:
     length: int = 0
 
 
-class RecordingIo:
+class RecordingIo(PassingIo):
     """Wraps an Io and writes all its answers to `file`. Many threads may use it; close it at the end."""
 
     def __init__(self, io: Io, file: Path, header: Header) -> None:
@@ -38,7 +38,7 @@ class RecordingIo:
         self.num_entries = 0
         self.num_bytes = 0
         """Number of raw bytes kept, before compression."""
-        self._io = io
+        super().__init__(io)
         self._raw = create(file)  # open for as long as the recorder lives
         self._out = gzip.GzipFile(filename="", fileobj=self._raw, mode="wb", mtime=0)
         self._lock = threading.Lock()
@@ -49,9 +49,6 @@ class RecordingIo:
         self._files: dict[str, _File] = {}
         self._facts: dict[tuple[str, str], Any] = {}
         write_header(self._out, header)
-
-    def now(self) -> float:
-        return self._io.now()
 
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
         # A recording keeps whole answers, so the query's incremental reader is dropped.
@@ -105,9 +102,6 @@ class RecordingIo:
             self._fact("mtime", path, {"s": modified_s})
         return modified_s
 
-    def owner_of(self, path: Path) -> int:
-        return self._io.owner_of(path)
-
     def list_dir(self, path: Path) -> list[str]:
         try:
             names = self._io.list_dir(path)
@@ -117,9 +111,6 @@ class RecordingIo:
         with self._lock:
             self._fact("dir", path, {"names": names})
         return names
-
-    def real_path(self, path: Path) -> Path:
-        return self._io.real_path(path)
 
     def append(self, path: Path, data: bytes) -> None:
         """Record data that came from no file, as a growing file."""
