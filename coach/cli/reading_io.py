@@ -1,8 +1,7 @@
 """The Ios of commands, which report what takes long: an answer of Slurm, or a file of gigabytes.
 
 Slurm's clients wait for half a minute before they say that the controller is away: after three seconds the
-user is told. A log of gigabytes takes a minute to read. After a second and a half the user gets a message
-with the cause that the end of the log names by itself, and can stop the reading.
+user is told. A log of gigabytes takes a minute to read: its user sees how far that is, and can stop it.
 """
 
 from __future__ import annotations
@@ -14,29 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from coach.analysis.spelling.sizes import format_bytes
 from coach.cli.text import printable
 from coach.config import Settings
-from coach.late import late
-from coach.model.errors import UserError
-from coach.model.judging.finding import Finding
-from coach.node.secret_words import mask_text
-from coach.sources.io import CommandResult, OwnerIo, Query, SystemIo, scrubbed_environment
+from coach.sources.io import CommandResult, Query, SystemIo, scrubbed_environment
 from coach.sources.io import Io as Io
-
-if TYPE_CHECKING:
-    from coach.workflows.judging import far_end
-else:
-    far_end = late("coach.workflows.judging", "far_end")
 
 AFTER_S = 1.5
 EVERY_S = 5.0
-_FAR_BYTES = 64 << 20
-"""With less than this to read, the whole answer comes soon."""
-
-
 WAITING_AFTER_S = 3.0
 _CLIENTS = frozenset({"squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "sbatch"})
 
@@ -91,8 +76,7 @@ def telling_of_wait(
 
 
 class ReadingIo(TellingIo):
-    """`tell` also gets a line every few seconds while a file is read. `end_of` returns the cause that the end
-    of a file names. It is called once for each file that has much left to read."""
+    """`tell` also gets a line every few seconds while a file is read."""
 
     def __init__(
         self,
@@ -102,12 +86,9 @@ class ReadingIo(TellingIo):
         tell: Callable[[str], object],
         after_s: float = AFTER_S,
         every_s: float = EVERY_S,
-        end_of: Callable[[Path, int | None], str | None] = lambda path, owner: None,
     ) -> None:
         super().__init__(env, timeout_s=timeout_s, tell=tell)
         self._every_s = every_s
-        self._end_of = end_of
-        self._with_end: set[Path] = set()
         self._read_to: dict[Path, int] = {}
         self._due_s = time.monotonic() + after_s
 
@@ -120,17 +101,9 @@ class ReadingIo(TellingIo):
             self._read_to[path] = offset + len(data)
         if offset and goes_on and now_s >= self._due_s:
             self._due_s = now_s + self._every_s
-            told = self.size(path, owner)
-            self._tell(f"reading {path}: {format_bytes(offset)} of {format_bytes(told)} so far")
-            if told - offset > _FAR_BYTES and path not in self._with_end:
-                self._with_end.add(path)
-                if (words := self._end_of(path, owner)) is not None:
-                    self._tell(f"{path}: {words}; the rest is being read")
+            size = format_bytes(self.size(path, owner))
+            self._tell(f"reading {path}: {format_bytes(offset)} of {size} so far")
         return data
-
-
-def told_cause(finding: Finding) -> str:
-    return f"{finding.severity.word} {finding.rule}: {mask_text(finding.summary)}"
 
 
 def _say(line: str) -> None:
@@ -144,13 +117,4 @@ def slurm_io(settings: Settings) -> TellingIo:
 
 def reading_io(settings: Settings) -> ReadingIo:
     """The same for a command that reads whole logs."""
-    env, timeout_s = scrubbed_environment(os.environ), settings.slurm_timeout_s
-
-    def end_of(path: Path, owner: int | None) -> str | None:
-        with contextlib.suppress(OSError, UserError):  # the whole reading reports it
-            found = far_end.cause_at_end(OwnerIo(SystemIo(env), lambda: owner), path, settings)
-            part = format_bytes(far_end.END_BYTES)
-            return f"its last {part} say {told_cause(found)}" if found is not None else None
-        return None
-
-    return ReadingIo(env, timeout_s=timeout_s, tell=_say, end_of=end_of)
+    return ReadingIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s, tell=_say)

@@ -16,10 +16,7 @@ from pathlib import Path
 import pytest
 
 from coach import runs
-from coach.cli.reading_io import ReadingIo, told_cause
-from coach.config import Settings
-from coach.sources.io import SystemIo
-from coach.workflows.judging.far_end import cause_at_end
+from coach.cli.reading_io import ReadingIo
 from tests.faults import programs
 from tests.faults.kill_points import FILE_CALLS, forked, spread
 from tests.faults.programs import VICTIMS, Victim
@@ -196,34 +193,6 @@ def test_a_long_read_shows_its_position(tmp_path: Path) -> None:
     io.read(log, 1000, 1000)
     io.read(log, 2000, 1000)
     assert told == [f"reading {log}: 1 kB of 3 kB so far"]
-
-
-def test_a_large_log_tells_what_its_end_says_while_the_rest_is_read(tmp_path: Path) -> None:
-    log, told = tmp_path / "log", list[str]()
-    error = (
-        b"Traceback (most recent call last):\n  File \"/a/train.py\", line 3, in <module>\nKeyError: 'val'\n"
-    )
-    with log.open("wb") as file:
-        file.write(b"step 1 loss 2.0\n")
-        file.truncate(200 << 20)
-        file.seek(0, 2)
-        file.write(b"\n" + b"step 2 loss 1.9\n" * 300_000 + error)
-    settings = Settings(runs_root=tmp_path, cache_dir=tmp_path / "cache", config_dir=tmp_path / "config")
-    asked: list[str | None] = []
-
-    def end_of(path: Path, owner: int | None) -> str | None:
-        found = cause_at_end(SystemIo({}), path, settings)
-        asked.append(told_cause(found) if found is not None else None)
-        return asked[-1]
-
-    io = ReadingIo({}, timeout_s=1.0, tell=told.append, after_s=0.0, every_s=0.0, end_of=end_of)
-    io.read(log, log.stat().st_size - 100, 100)
-    assert told == [], "a look at the end is no progress"
-    for part in range(3):
-        io.read(log, part << 20, 1 << 20)
-    assert asked == ["critical COD001: KeyError: 'val'"]
-    assert told[1] == f"{log}: {asked[0]}; the rest is being read"
-    assert len(told) == 3
 
 
 def test_a_record_of_a_newer_version_is_read_as_far_as_it_is_known(world: World) -> None:
