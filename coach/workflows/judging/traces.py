@@ -10,7 +10,7 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.training.trace import TraceReport
 from coach.runs import expand_home
-from coach.sources.io import Io
+from coach.sources.io import Io, for_folder
 from coach.sources.metrics.trace_file import read_trace
 from coach.workflows.judging.targets import TargetKind, resolve_target
 
@@ -24,14 +24,15 @@ def trace_report(text: str, settings: Settings, io: Io, backend: str, user: str)
     none."""
     path = expand_home(text).absolute()
     if not path.name.endswith(_ENDINGS):
-        path = _newest(text, path, settings, io, backend, user)
+        path, io = _newest(text, path, settings, io, backend, user)
     try:
         return path, report(read_trace(io, path))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
 
 
-def _newest(text: str, path: Path, settings: Settings, io: Io, backend: str, user: str) -> Path:
+def _newest(text: str, path: Path, settings: Settings, io: Io, backend: str, user: str) -> tuple[Path, Io]:
+    """The newest trace, and the Io that opens it."""
     folder = path
     if not path.is_dir() or (path / "run.json").exists():
         target = resolve_target(text, settings, io, backend, user)
@@ -39,14 +40,14 @@ def _newest(text: str, path: Path, settings: Settings, io: Io, backend: str, use
             raise UserError(
                 f"{text}: not a run, nor a folder with traces", "name the trace: a .json or .json.gz file"
             )
-        folder = runs.RunPaths(target.path).profile_dir
+        folder, io = runs.RunPaths(target.path).profile_dir, for_folder(io, target.path)
     found = _traces_in(folder, io, _DEEPEST)
     if not found:
         raise UserError(
             f"{text}: no trace in {folder}",
             "`coach launch profile` makes one; torch.profiler's export_chrome_trace of your own program too",
         )
-    return max(found)[1]
+    return max(found)[1], io
 
 
 def _traces_in(folder: Path, io: Io, deeper: int) -> list[tuple[float, Path]]:
