@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.mallory import Mallory
+from coach.sources.io import SystemIo, for_user
+from coach.workflows.judging.job_files import Kind, find_files, kind_of
+from tests.attacks.mallory import UID, Mallory
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.ordinary_user import User
@@ -134,6 +136,20 @@ def test_own_private_logs_and_public_logs_of_others_are_read(
     for path in (run_dir, *run_dir.iterdir()):
         os.chown(path, local_coach.user.uid, local_coach.user.gid, follow_symlinks=False)
     assert CAUSE in local_coach("why", run_dir).stdout
+
+
+def test_a_search_in_the_directory_of_a_job_leaves_private_files_of_others_out(mallory: Mallory) -> None:
+    public, private = mallory.folder / "trainer_state.json", mallory.folder / "metrics.csv"
+    for path, mode in ((public, 0o644), (private, 0o600)):
+        path.write_text(SECRET)
+        path.chmod(mode)
+    hers = mallory.write(Path("metrics.jsonl"), "{}", 0o600)
+    io = for_user(SystemIo({}), lambda: str(UID))
+    assert find_files(io, mallory.folder, kind_of).of(Kind.METRICS) == (hers, public)
+    with pytest.raises(PermissionError, match="belongs to root, not to uid 64999"):
+        io.read(private, 0, 99)
+    with pytest.raises(PermissionError, match="belongs to root, not to an unknown user"):
+        for_user(SystemIo({}), lambda: "").size(private)
 
 
 @pytest.mark.cluster
