@@ -280,7 +280,8 @@ async def test_the_log_of_a_runs_job_is_the_runs_in_both_streams() -> None:
             LogTail(f"/runs/{RUN_ID}/stderr.log", 1, ("oh no",), 6, 1),
             LogTail(f"/runs/{RUN_ID}/stdout.log", 1, ("hello",), 6, 1),
         )
-        target = replace(session.snapshot.targets[RUN_ID], log_tails=tails)
+        files = tuple(LogFile(tail.file, is_found=True) for tail in reversed(tails))
+        target = replace(session.snapshot.targets[RUN_ID], log_files=files, log_tails=tails)
         session.push(replace(session.snapshot, targets=MappingProxyType({RUN_ID: target})))
         await driver.sees("hello")
         await driver.press("e")
