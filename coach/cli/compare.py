@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from coach.analysis.comparing.fix_chain import Link
 from coach.analysis.comparing.steady_state import Estimate
@@ -24,9 +24,6 @@ from coach.workflows.judging.compared import compare_targets
 from coach.workflows.judging.fix_chain import read_chain
 from coach.workflows.judging.targets import resolve_target
 from coach.workflows.launching.sweep import NoGroup, read_group
-
-if TYPE_CHECKING:
-    from coach.cli.documents.judging import ComparisonDocument
 
 _RESULTS = ("eval_accuracy", "eval_loss", "loss")
 """Metrics for a training's result in the table: the first that a run has is used."""
@@ -190,7 +187,7 @@ def _estimate(value: Estimate | None) -> str:
     return UNKNOWN if value is None else _number(value.value, value.noise)
 
 
-def comparison_object(comparison: Comparison) -> ComparisonDocument:
+def comparison_object(comparison: Comparison) -> dict[str, Any]:
     """The JSON of a comparison."""
     return {
         "schema": 1,

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import Any
 
 from coach import cli
 from coach.cli.text import print_line, print_table, printable
@@ -21,9 +21,6 @@ from coach.config.keys import KEYS
 from coach.model.errors import UserError
 from coach.runs import expand_home
 from coach.workflows.doctor.config_files import check_whole
-
-if TYPE_CHECKING:
-    from coach.cli.documents.keeping import ConfigDocument, ReportObject
 
 LOADS_SETTINGS = False
 """This command runs without settings being loaded first."""
@@ -90,7 +87,7 @@ def _print_rows(settings: Settings, shown: list[Row], is_whole: bool) -> None:
         print(f"coach: {printable(note)}", file=sys.stderr)
 
 
-def _settings_object(settings: Settings, shown: list[Row]) -> ConfigDocument:
+def _settings_object(settings: Settings, shown: list[Row]) -> dict[str, Any]:
     return {
         "schema": 1,
         "cluster": settings.cluster,
@@ -139,7 +136,7 @@ def _print_report(report: FileReport) -> None:
     print_line(printable(f"{report.path}: {said} ({whose}, {keys})"))
 
 
-def _report_object(report: FileReport) -> ReportObject:
+def _report_object(report: FileReport) -> dict[str, Any]:
     return {
         "path": str(report.path),
         "kind": report.whose,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 
 from coach.analysis.judging.no_finding import Look, look_of, why_no_fix
 from coach.cli.acting import say
@@ -16,11 +16,8 @@ from coach.model.judging.finding import Diagnosis, Finding, Fix
 from coach.workflows.launching.fix_offer import Remedy
 from coach.workflows.launching.possible_fixes import Numbered
 
-if TYPE_CHECKING:
-    from coach.cli.documents.judging import FixChange
 
-
-def fix_row(finding: Finding, fix: Fix, number: int, why_not: str | None) -> FixChange:
+def fix_row(finding: Finding, fix: Fix, number: int, why_not: str | None) -> dict[str, Any]:
     """A fix of the list, with its number among the fixes of its finding."""
     return {
         "rule": finding.rule,
@@ -32,7 +29,7 @@ def fix_row(finding: Finding, fix: Fix, number: int, why_not: str | None) -> Fix
     }
 
 
-def list_fixes(rows: Sequence[FixChange], format_: str) -> int:
+def list_fixes(rows: Sequence[dict[str, Any]], format_: str) -> int:
     """Print the fixes. Exit status 0."""
     if format_ == "json":
         print_json("fixes", rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from coach.cli.diagnosis_text import finding_lines
 from coach.cli.text import print_line, printable
@@ -23,9 +23,6 @@ from coach.workflows.judging.check import Checked
 from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.launching.config_advice import advise
 from coach.workflows.launching.foreign_fix import ForeignFix, ForeignFixes, fixes_of_job
-
-if TYPE_CHECKING:
-    from coach.cli.documents.judging import ForeignFixChange, ForeignFixDocument
 
 
 def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Settings, io: Io) -> int:
@@ -104,8 +101,8 @@ def fix_lines(found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[
 
 def _object(
     job_id: str, found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[str]
-) -> ForeignFixDocument:
-    fixes: list[ForeignFixChange] = [
+) -> dict[str, Any]:
+    fixes: list[dict[str, Any]] = [
         {
             "rule": each.finding.rule,
             "title": each.fix.title,

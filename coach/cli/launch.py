@@ -11,7 +11,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coach.cli.launch_own import launch_as_is, with_program
 from coach.cli.launch_request import configure as configure
@@ -34,7 +34,6 @@ from coach.workflows.readonly import refuse_if_readonly
 
 if TYPE_CHECKING:
     from coach.cli import check, compare
-    from coach.cli.documents.launching import LaunchedRun
     from coach.launch import recipe
     from coach.rules import engine
     from coach.workflows.judging import lazy_engine
@@ -178,7 +177,7 @@ def _show_group(plan: Plan, settings: Settings, io: Io, format_: str) -> bool:
 
 
 def _answer(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | None], format_: str) -> None:
-    listed: list[LaunchedRun] = [
+    listed: list[dict[str, Any]] = [
         {"run_id": each.run_id, "run_dir": each.run_dir, "job_id": each.job_id, "state": state}
         for each, state in zip(submitted, states, strict=True)
     ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import Any
 
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
@@ -25,9 +25,6 @@ from coach.workflows.launching.recipes import (
     known_recipes,
     page_of,
 )
-
-if TYPE_CHECKING:
-    from coach.cli.documents.launching import ParameterObject, RecipeObject, RecipePage, SweepObject
 
 _EJECT = "eject"
 
@@ -148,7 +145,7 @@ def _print_diff(page: Page) -> None:
         print_line(printable(row))
 
 
-def _page_as_json(page: Page) -> RecipePage:
+def _page_as_json(page: Page) -> dict[str, Any]:
     return {
         **_fields(page.recipe, page.key),
         "previous": page.previous,
@@ -157,7 +154,7 @@ def _page_as_json(page: Page) -> RecipePage:
     }
 
 
-def _fields(recipe: Recipe, key: str | None) -> RecipeObject:
+def _fields(recipe: Recipe, key: str | None) -> dict[str, Any]:
     sweep = recipe.sweep
     return {
         "name": recipe.name,
@@ -185,14 +182,14 @@ def _fields(recipe: Recipe, key: str | None) -> RecipeObject:
     }
 
 
-def _sweep_as_json(sweep: Sweep) -> SweepObject:
-    told: SweepObject = {"parameter": sweep.parameter, "values": list(sweep.values)}
+def _sweep_as_json(sweep: Sweep) -> dict[str, Any]:
+    told: dict[str, Any] = {"parameter": sweep.parameter, "values": list(sweep.values)}
     if sweep.divides:
         told["divides"] = sweep.divides
     return told
 
 
-def _parameter_as_json(parameter: Parameter) -> ParameterObject:
+def _parameter_as_json(parameter: Parameter) -> dict[str, Any]:
     return {
         "name": parameter.name,
         "type": parameter.type,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import Any
 
 from coach.analysis.judging.no_finding import Look, look_of_past
 from coach.analysis.spelling.sizes import format_bytes
@@ -24,9 +24,6 @@ from coach.sources.runs.run_sizes import RunSizes
 from coach.sources.runs.verdicts import Verdicts
 from coach.workflows.jobs.clean import SIZES_FILE
 from coach.workflows.jobs.known_runs import read_known_runs
-
-if TYPE_CHECKING:
-    from coach.cli.documents.keeping import RunFields, RunFixObject
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -74,8 +71,8 @@ def _print_doubts(queue_error: str | None, forgotten: list[str]) -> None:
         print(f"coach: Slurm has forgotten the job, so how it ended is unknown: {names}", file=sys.stderr)
 
 
-def _fields(item: Run) -> RunFields:
-    fix: RunFixObject | None = (
+def _fields(item: Run) -> dict[str, Any]:
+    fix: dict[str, Any] | None = (
         None
         if item.fix is None
         else {"rule": item.fix.rule, "title": item.fix.title, "changes": dict(item.fix.changes)}

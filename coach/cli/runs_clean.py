@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import Any
 
 from coach.analysis.spelling.sizes import format_bytes
 from coach.cli.reading_io import slurm_io
@@ -16,9 +16,6 @@ from coach.model.errors import UserError
 from coach.sources.machine.user import user_name
 from coach.workflows.jobs.clean import CleanPlan, Selection, clean, plan_clean, still_meant
 from coach.workflows.readonly import refuse_if_readonly
-
-if TYPE_CHECKING:
-    from coach.cli.documents.keeping import CleanDocument
 
 _AGE = re.compile(r"(\d{1,6})([mhdw])", re.ASCII)
 _UNIT_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -130,7 +127,7 @@ def _summary(plan: CleanPlan) -> str:
     return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts if count)
 
 
-def _fields(plan: CleanPlan, is_removed: bool, removed_bytes: int, problems: list[str]) -> CleanDocument:
+def _fields(plan: CleanPlan, is_removed: bool, removed_bytes: int, problems: list[str]) -> dict[str, Any]:
     return {
         "schema": 1,
         "is_removed": is_removed,

@@ -8,11 +8,11 @@ from typing import Any
 from coach.analysis.query.job_fields import job_vocabulary, past_job_vocabulary
 from coach.analysis.query.language import Vocabulary
 from coach.analysis.query.node_fields import node_vocabulary
-from coach.cli.documents import cluster, judging, keeping, launching, measuring
 from coach.model.training import run_files
 from coach.model.training.telemetry import SensorGap
 from coach.sources.slurm.node_sets import expand_nodes
 from reference_pages.json_schema import Maker, Schema, document_schema
+from reference_pages.json_types import cluster, judging, keeping, launching, measuring
 
 
 @dataclass(frozen=True, slots=True)

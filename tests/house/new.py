@@ -187,7 +187,7 @@ def new_command(_: str, name: str) -> list[str]:
         f'{document}\n    """Where coach keeps its runs."""\n\n    schema: Schema1\n'
         f"    places: list[dict[str, str]]\n\n"
     )
-    change.line("coach/cli/documents/keeping.py", "class RunsDocument(TypedDict):", body)
+    change.line("docs/reference_pages/json_types/keeping.py", "class RunsDocument(TypedDict):", body)
     line = f'    Document("{name}", "coach {name}", keeping.{_class(name)}Document),'
     change.line("docs/reference_pages/documents.py", '    Document("runs", "coach runs",', line)
     line = f'    "{name}": "coach {name}",'
@@ -197,7 +197,7 @@ def new_command(_: str, name: str) -> list[str]:
     return [
         *change.made,
         "docs/reference (made anew)",
-        "next: the type of its JSON in coach/cli/documents, its example in docs/reference_pages/commands.py",
+        "next: the type of its JSON in docs/reference_pages/json_types, its example in docs/reference_pages/commands.py",
         "next: it stands under `set up`: move its line in COMMANDS_BY_TASK of coach/cli/__init__.py to the "
         "task that it serves, with a summary of its own",
         "next: what adds up or judges goes to coach/analysis, I/O in several steps to coach/workflows",

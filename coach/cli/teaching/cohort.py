@@ -8,7 +8,7 @@ import csv
 import io
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from coach.analysis.teaching.cohort_standing import (
     LONG_WAIT_S,
@@ -24,9 +24,6 @@ from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
 from coach.model.teaching.cohort import Cohort, Count, Person, Summary
 from coach.workflows.teaching.cohort import read_cohort
-
-if TYPE_CHECKING:
-    from coach.cli.documents.launching import CountObject, OneSharedRun, PersonObject
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -154,7 +151,7 @@ def _rate(samples_per_s: float) -> str:
     return f"{samples_per_s:.0f}" if samples_per_s >= 1000 else f"{samples_per_s:.4g}"
 
 
-def _as_json(person: Person, is_late: bool, now_s: float) -> PersonObject:
+def _as_json(person: Person, is_late: bool, now_s: float) -> dict[str, Any]:
     return {
         "user": person.user,
         "uid": person.uid,
@@ -167,7 +164,7 @@ def _as_json(person: Person, is_late: bool, now_s: float) -> PersonObject:
     }
 
 
-def _run_as_json(each: Summary, now_s: float) -> OneSharedRun:
+def _run_as_json(each: Summary, now_s: float) -> dict[str, Any]:
     return {
         "run_id": each.run_id,
         "job_id": each.job_id,
@@ -193,7 +190,7 @@ def _run_as_json(each: Summary, now_s: float) -> OneSharedRun:
     }
 
 
-def _count_as_json(count: Count) -> CountObject:
+def _count_as_json(count: Count) -> dict[str, Any]:
     return {
         "recipe": None if count.is_drill else count.thing,
         "drill": count.thing if count.is_drill else None,

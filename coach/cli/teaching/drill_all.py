@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from coach.cli.acting import end_as_by_ctrl_c
 from coach.cli.text import print_json, print_line, print_table, printable
@@ -20,9 +20,6 @@ from coach.workflows.launching.prepare import look_at_site
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.teaching.every_drill import DrillResult, choose, run_drills
 from coach.workflows.watching.launch_watch import Launches
-
-if TYPE_CHECKING:
-    from coach.cli.documents.launching import DrillResultObject
 
 
 def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo) -> int:
@@ -56,7 +53,7 @@ def _standing(result: DrillResult) -> str:
     return "; ".join(result.misses) or "all well"
 
 
-def _as_json(result: DrillResult) -> DrillResultObject:
+def _as_json(result: DrillResult) -> dict[str, Any]:
     ratio = result.throughput_ratio
     return {
         "name": result.name,

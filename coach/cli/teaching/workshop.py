@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import Any
 
 from coach.analysis.teaching.workshop_capacity import fit
 from coach.cli.acting import end_as_by_ctrl_c
@@ -28,9 +28,6 @@ from coach.model.teaching.rehearsal import Fit, Rehearsed, Share
 from coach.runs import expand_home
 from coach.workflows.teaching.rehearsal import Rehearsal
 from coach.workflows.teaching.workshop_plan import EXAMPLE, read_workshop_plan
-
-if TYPE_CHECKING:
-    from coach.cli.documents.launching import FitObject, RehearsedObject
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -163,7 +160,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _as_json(each: Rehearsed) -> RehearsedObject:
+def _as_json(each: Rehearsed) -> dict[str, Any]:
     found = each.finding
     return {
         "name": each.name,
@@ -184,7 +181,7 @@ def _as_json(each: Rehearsed) -> RehearsedObject:
     }
 
 
-def _fit_as_json(day: Fit) -> FitObject:
+def _fit_as_json(day: Fit) -> dict[str, Any]:
     return {
         "learners": day.learners,
         "fits": day.fits,
