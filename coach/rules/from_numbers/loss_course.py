@@ -39,7 +39,7 @@ _ADVERSARIES = re.compile(
 _COUNTER = re.compile(
     r"\b(?:global[ _]?step|step|iter(?:ation)?|epoch|update)s?\b\D{0,8}?(\d{1,18})", re.IGNORECASE
 )
-_EPOCH = re.compile(r"\bepochs?\b\W{0,8}(\d+(?:\.\d+)?)", re.IGNORECASE)
+_EPOCH = re.compile(r"\bepochs?\b\W{0,8}(\d{1,9}(?:\.\d+)?)(?!\d)", re.IGNORECASE)
 _RATE = re.compile(
     r"(?<![\w/.\-])(?:train/)?(?:lr|learning[_ ]rate)['\"]?\s?[:= ]\s?['\"]?"
     r"(\d+(?:\.\d*)?(?:e[-+]?\d+)?)(?![\w.])",

@@ -124,7 +124,7 @@ def test_a_script_in_an_encoding_that_python_reads_is_found(tmp_path: Path) -> N
 
 
 def test_a_long_default_or_help_is_cut_in_its_comment(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT.replace("Step size.", "Step size. " * 100_000))
+    (tmp_path / "train.py").write_text(SCRIPT.replace("Step size.", "Step size. " * 50_000))
     proposal = propose(tmp_path)
     assert max(map(len, proposal.text.splitlines())) < 210
     assert len(read_project(write(proposal, tmp_path))) == 1
