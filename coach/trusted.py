@@ -35,9 +35,9 @@ def open_trusted(
     `owner` is the uid to which the file must belong; None: the user named this file, so it may be anybody's.
     A file of root also passes where `owner` is this user: root may do what this user may. `or_public` admits
     a file of another owner if all users may read it: its mode and the folders above it say so. Without
-    `follows_links`, `path` itself must not be a symbolic link. `folder`: the descriptor of the folder in which
-    a relative path lies. A path inside `coach.pyz` leads to a file of
-    coach itself, and only its own method opens it.
+    `follows_links`, `path` itself must not be a symbolic link. `folder`: the descriptor of the folder in
+    which a relative path lies. A path inside `coach.pyz` leads to a file of coach itself, and only its own
+    method opens it.
 
     Raises OSError, whose `strerror` says what is wrong.
     """
@@ -60,12 +60,8 @@ def open_trusted(
         refuse_special(found.st_mode, path)
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if (
-            owner is not None
-            and not _belongs(found.st_uid, owner)
-            and not (or_public and found.st_mode & stat.S_IROTH and _all_may_enter(descriptor))
-        ):
-            raise _refused(path, f"belongs to {user_name(found.st_uid)}, not to {user_name(owner)}")
+        if owner is not None and not (or_public and found.st_uid != owner and _is_public(descriptor, found)):
+            _refuse_others(found.st_uid, owner, path)
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -119,8 +115,8 @@ def read_text(
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> str:
-    """Read a whole file as `read_trusted` does, as text whose lines all end in a newline. Raises OSError, also
-    if it is not text."""
+    """Read a whole file as `read_trusted` does, as text whose lines all end in a newline. Raises OSError,
+    also if it is not text."""
     data = read_trusted(path, owner=owner, limit=limit, follows_links=follows_links)
     try:
         return io.TextIOWrapper(io.BytesIO(data), encoding, errors).read()
@@ -204,12 +200,15 @@ def user_name(uid: int) -> str:
         return f"uid {uid}"
 
 
-def _belongs(uid: int, owner: int) -> bool:
-    return uid == owner or (uid == 0 and owner == os.geteuid())
+def _refuse_others(uid: int, owner: int, path: "os.PathLike[str] | str") -> None:
+    if uid != owner and not (uid == 0 and owner == os.geteuid()):
+        raise _refused(path, f"belongs to {user_name(uid)}, not to {user_name(owner)}")
 
 
-def _all_may_enter(descriptor: int) -> bool:
-    """True if every user may enter the folders above the opened file."""
+def _is_public(descriptor: int, found: os.stat_result) -> bool:
+    """True if every user may read the opened file: its mode and the folders above it say so."""
+    if not found.st_mode & stat.S_IROTH:
+        return False
     try:
         return all(folder.stat().st_mode & stat.S_IXOTH for folder in _place(descriptor).parents)
     except OSError:

@@ -209,7 +209,7 @@ LARGE = "9" * 400
         ),
         (
             "train.py",
-            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=int, default=NUMBER)\n",
+            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', default=NUMBER)\n",
             ("launch", "train.py", *HERE),
             0,
         ),

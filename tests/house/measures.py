@@ -23,6 +23,8 @@ Among = frozenset[Path] | None
 """The files that are measured, of those that a measure is for; None: all."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+_UNCOUNTED = {"coach.late", "coach.trusted", "coach.sources.named_file"}
+"""Modules that others must use instead of a statement: for an import inside a function, for `open`."""
 _MUTABLE_CALLS = frozenset(
     {"Counter", "OrderedDict", "bytearray", "defaultdict", "deque", "dict", "list", "set"}
 )
@@ -97,14 +99,14 @@ def lengths(among: Among = None) -> dict[str, int]:
 
 def own_imports(among: Among = None) -> dict[str, int]:
     """Modules of coach that a module imports at its top. Those for annotations (TYPE_CHECKING) and late ones
-    (`coach.late`) couple too, but load nothing: left out."""
+    (`coach.late`) couple too, but load nothing: left out, as are the readers of files."""
     return {
         _name(path): len(
             {
                 module
                 for node, in_function, is_for_types in _imports(path)
                 if not in_function and not is_for_types
-                for module in _own_modules(node) - {"coach.late"}
+                for module in _own_modules(node) - _UNCOUNTED
             }
         )
         for path in files("coach", among=among)
