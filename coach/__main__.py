@@ -88,7 +88,7 @@ def _unknown_command(word: str) -> UserError:
 
 def parser_of_screens() -> argparse.ArgumentParser:
     """The arguments of `coach` without a command."""
-    parser = argparse.ArgumentParser(
+    parser = cli.Parser(
         prog="coach",
         description="See the cluster, launch a training that is known to be good, and learn why\n"
         "a job fails or crawls, with the evidence.",

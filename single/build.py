@@ -37,7 +37,15 @@ _UNUSED = re.compile(
 """Parts of packages that coach never asks for. Of pygments' lexers, a traceback in colours needs Python's."""
 _CHECKOUT_ONLY = re.compile(r"coach/(.*/)?README\.md|coach/rules/wordings/(compile\.py|\w+\.toml)")
 """Files that only a checkout reads, as in a wheel: tables that were compiled, pages of the rooms."""
-_FILES = ("coach/node/", "coach/data/", "coach/__init__.py", "coach/runs.py", "coach/trusted.py", "pynvml.py")
+_FILES = (
+    "coach/node/",
+    "coach/data/",
+    "coach/__init__.py",
+    "coach/harmless.py",
+    "coach/runs.py",
+    "coach/trusted.py",
+    "pynvml.py",
+)
 """Modules whose text is read while coach runs: a job starts from a copy of them."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 

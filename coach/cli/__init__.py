@@ -15,9 +15,10 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from coach.analysis.spelling.printable import printable
+from coach import harmless
+from coach.harmless import printable
 from coach.late import late
 from coach.model.errors import UserError
 
@@ -96,6 +97,7 @@ def guarded(command: Callable[[], int]) -> int:
     """Run a front end. A user error prints one line, a second line with the hint, and gives exit status 2. A
     file that cannot be used is one as well: a full disk, or a run that another coach removed meanwhile."""
     _replace_closed_streams()
+    sys.stdout, sys.stderr = harmless.guarded(sys.stdout), harmless.guarded(sys.stderr)
     try:
         return _flushed(command)
     except UserError as error:
@@ -198,17 +200,20 @@ def _hint_for_unknown(module: Any, args: argparse.Namespace, unknown: Sequence[s
     return own or f"your program's own options follow --: `-- {shlex.join(unknown)}`"
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Takes no abbreviated options, in subcommands either: `--tim` would be taken for --time, though another
-    program's option was meant."""
+    program's option was meant. An error is one line, whatever the arguments hold."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, **kwargs)
 
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     """The parser of one command of COMMANDS, without the option that only root sees."""
-    parser = _Parser(prog=f"coach {name}", description=sentence(COMMANDS[name]))
+    parser = Parser(prog=f"coach {name}", description=sentence(COMMANDS[name]))
     command_module(name).configure(parser)
     return parser
 

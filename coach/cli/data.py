@@ -118,4 +118,4 @@ def _clean(is_confirmed: bool, settings: Settings) -> int:
 
 def _show_progress(num_done: int, num_bytes: int | None) -> None:
     of = f" of {format_bytes(num_bytes)}" if num_bytes else ""
-    print(f"\r\x1b[Kcoach: {format_bytes(num_done)}{of}", end="", file=sys.stderr, flush=True)
+    os.write(2, f"\r\x1b[Kcoach: {format_bytes(num_done)}{of}".encode())

@@ -7,7 +7,6 @@ other signs. The screens use the same table of signs.
 from __future__ import annotations
 
 import codecs
-import io
 import sys
 from collections.abc import Mapping
 
@@ -25,7 +24,7 @@ def follow_terminal(env: Mapping[str, str]) -> None:
     for stream in (sys.stdout, sys.stderr):
         encoding = stream.encoding if is_kept else "ascii"
         is_unicode = codecs.lookup(encoding).name.startswith("utf")
-        if isinstance(stream, io.TextIOWrapper) and not is_unicode:
+        if hasattr(stream, "reconfigure") and not is_unicode:
             codecs.register_error(ASCII_SIGNS, _signs)
             stream.reconfigure(encoding=encoding, errors=ASCII_SIGNS)
 

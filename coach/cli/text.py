@@ -7,6 +7,7 @@ have their own renderers.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -22,6 +23,8 @@ _GAP = "  "
 _MAX_CELL = 100
 _MAX_LAST_CELL = 1000
 """Characters. A job name of ten thousand characters must not make the whole table unreadable."""
+_ACTING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\udc80-\udc9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters other than line ends and tabs, and marks that change the direction of text."""
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[str | None]], aligns: str = "") -> None:
@@ -70,12 +73,13 @@ def print_line(text: str, out: TextIO | None = None) -> None:
 
 
 def print_verbatim(text: str) -> None:
-    """Write a script or a file as it is; only a terminal gets the characters that it can show."""
-    if sys.stdout.isatty() or sys.stdout.errors != ASCII_SIGNS:
+    """Write a script or a file as it is, without what acts on a terminal; a terminal gets only the characters
+    that it can show."""
+    if sys.stdout.isatty():
         sys.stdout.write(text)
         return
     sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    sys.stdout.buffer.write(_ACTING.sub("\ufffd", text).encode("utf-8", "surrogateescape"))
 
 
 def print_json(

@@ -25,7 +25,9 @@ def snapshot_files(own_trainers: Path | None = None) -> dict[str, Path]:
     """The files of a snapshot: path inside it → source file. `own_trainers` is a user's folder that replaces
     coach's trainers."""
     package = installed.package()
-    files = {f"coach/{name}": package / name for name in ("__init__.py", "runs.py", "trusted.py")}
+    files = {
+        f"coach/{name}": package / name for name in ("__init__.py", "harmless.py", "runs.py", "trusted.py")
+    }
     # The sampler brings its own binding of NVML, because the training environment may have none. It is one
     # file without dependencies.
     nvml = _nvml_binding(package)

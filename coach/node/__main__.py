@@ -16,6 +16,8 @@ if not __package__:
     # packages' modules.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from coach.harmless import guarded
+
 COMMANDS = {
     "run": ("coach.node.supervise", "run a command beside the sampler, in a run directory"),
     "sample": ("coach.node.sample", "sample GPUs and processes of this node"),
@@ -30,6 +32,7 @@ COMMANDS = {
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Run one command. Only its module is loaded."""
+    sys.stderr = guarded(sys.stderr)  # standard output is for the script that called
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] not in COMMANDS:
         summary = "\n".join(f"  {name:<9}{what}" for name, (_, what) in COMMANDS.items())

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from coach import runs
+from coach.harmless import printable
 from coach.node.copier import DRAINED, ENDED, FULL, LOST, Command, Stream, copy, encode, fit_window
 from coach.node.processes import read_stat
 
@@ -143,7 +144,7 @@ class Output:
     def say(self, line: str) -> None:
         """Print the reason why the command did not start, in place of its standard error."""
         with contextlib.suppress(OSError):
-            words = f"{line}\n".encode("utf-8", "surrogateescape")
+            words = f"{printable(line)}\n".encode()
             os.write(self.of_command.get(_STDERR, _STDERR), words)
         self.close_command_ends()
 

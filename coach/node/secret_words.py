@@ -78,8 +78,8 @@ _END_OF_KEY = re.compile(
     r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY[ A-Z]*-----"
 )
 _LINE_OF_KEY = re.compile(
-    r"(?:(?<![\w+/=.-])|(?<=\\n))(?=[A-Za-z0-9+/]{0,69}[a-z])(?=[A-Za-z0-9+/]{0,69}[A-Z])(?=[A-Za-z+/]{0,69}\d)"
-    r"(?!(?:[^/\s]{0,69}/){5})[A-Za-z0-9+/]{64}(?:[A-Za-z0-9+/]{6})?(?![\w+/=.-])"
+    r"(?:(?<![\w+/=.-])|(?<=\\n))(?=[A-Za-z0-9+/]{0,69}[a-z])(?=[A-Za-z0-9+/]{0,69}[A-Z])"
+    r"(?=[A-Za-z+/]{0,69}\d)(?!(?:[^/\s]{0,69}/){5})[A-Za-z0-9+/]{64}(?:[A-Za-z0-9+/]{6})?(?![\w+/=.-])"
 )
 """A full line of a key, in PEM or of OpenSSH, in a text that has neither its BEGIN nor its END. A path has
 more slashes."""
@@ -88,7 +88,8 @@ _ESCAPE = re.compile(
     r"|\x1b\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\)"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]"
 )
-"""A sequence for the terminal, also as a program's source or JSON writes it, or a character without a sign."""
+"""A sequence for the terminal, also in the form of a program's source or JSON, or a character without a
+sign."""
 
 
 def mask_command(words: Sequence[str]) -> List[str]:

@@ -11,6 +11,7 @@ a pipe, and kills its group if the pipe closes without a line. At no moment does
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import signal
@@ -27,6 +28,12 @@ _GLANCE_S = 0.02
 _MAX_LIMITS = 5
 _PIECE_BYTES = 1 << 16
 """The capacity of a pipe."""
+MAX_OUTPUT_BYTES = 1 << 30
+"""Twice what squeue prints about 50,000 jobs with the longest lines: 10 KiB each. The path of the working
+directory has 4 KiB (PATH_MAX), 33 fields with their separators have 1 KiB, and the lists of nodes, TRES and
+dependencies the rest. A program that prints more is no client of Slurm."""
+MAX_ERROR_BYTES = 1 << 20
+"""Of standard error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,8 @@ def run_command(
     `on_output` receives the output while the command prints it; `stdout` then stays empty. `on_start` gets a
     function that kills the command, and None when it has ended.
 
-    Raises OSError, or subprocess.TimeoutExpired if the command was killed because of its time limit.
+    Raises OSError, also if the command was killed because it printed too much, or subprocess.TimeoutExpired
+    if it was killed because of its time limit.
     """
     with (
         _watched_group(env) as group,
@@ -59,49 +67,52 @@ def run_command(
     ):
         on_start(partial(os.killpg, group, signal.SIGKILL))
         try:
-            if on_output is None:
-                stdout, stderr = process.communicate(timeout=timeout_s)
-            else:
-                stdout, stderr = b"", _pass_on(process, on_output, timeout_s)
+            pieces: list[bytes] = []
+            most_s = timeout_s if on_output is None else _MAX_LIMITS * timeout_s
+            stderr = _pass_on(process, on_output or pieces.append, timeout_s, most_s)
         except BaseException:
             os.killpg(group, signal.SIGKILL)  # the shell is not reaped yet: the group number is still valid
             raise
         finally:
             on_start(None)
-    return Finished(process.returncode, stdout, stderr)
+    return Finished(process.returncode, b"".join(pieces), stderr)
 
 
 def _pass_on(
-    process: subprocess.Popen[bytes], on_output: Callable[[bytes], object], timeout_s: float
+    process: subprocess.Popen[bytes], on_output: Callable[[bytes], object], timeout_s: float, most_s: float
 ) -> bytes:
-    """Pass on the output of a process until it ends; returns its stderr. Raises subprocess.TimeoutExpired.
+    """Pass on the output of a process until it ends; returns its stderr. Raises subprocess.TimeoutExpired,
+    and OSError for too much output.
 
-    `timeout_s` limits the silence, because a slow reader delays the process. In all, the process may take
-    _MAX_LIMITS times as long.
+    `timeout_s` limits the silence, because a slow reader delays the process, `most_s` the whole time.
     """
     assert process.stdout is not None
     assert process.stderr is not None
     start_s = spoke_s = time.monotonic()
-    said: list[bytes] = []
+    errors: list[bytes] = []
+    left_bytes: dict[object, int] = {process.stdout: MAX_OUTPUT_BYTES, process.stderr: MAX_ERROR_BYTES}
 
     def left_s() -> float:
-        left = min(spoke_s + timeout_s, start_s + _MAX_LIMITS * timeout_s) - time.monotonic()
+        left = min(spoke_s + timeout_s, start_s + most_s) - time.monotonic()
         if left <= 0:
             raise subprocess.TimeoutExpired(process.args, timeout_s)
         return left
 
     with selectors.DefaultSelector() as waiting:
         waiting.register(process.stdout, selectors.EVENT_READ, on_output)
-        waiting.register(process.stderr, selectors.EVENT_READ, said.append)
+        waiting.register(process.stderr, selectors.EVENT_READ, errors.append)
         while waiting.get_map():
             for key, _ in waiting.select(left_s()):
                 if piece := os.read(key.fd, _PIECE_BYTES):
+                    left_bytes[key.fileobj] -= len(piece)
+                    if left_bytes[key.fileobj] < 0:
+                        raise OSError(errno.EFBIG, "printed too much, and was ended")
                     key.data(piece)
                     spoke_s = time.monotonic()
                 else:
                     waiting.unregister(key.fileobj)
     process.wait(left_s())
-    return b"".join(said)
+    return b"".join(errors)
 
 
 @contextlib.contextmanager

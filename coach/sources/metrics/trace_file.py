@@ -20,9 +20,13 @@ from coach.sources.io import Io
 
 MAX_TEXT_BYTES = 400 << 20
 """Of the unpacked file. A login node is not for more: profile fewer steps."""
-MAX_EVENTS = 1_500_000
+MAX_EVENTS = 500_000
+"""Events that are looked at: a login node takes 10 s and 500 MB for them."""
+MAX_VALUES = 2_000_000
+"""Events in all, with those that are not looked at."""
 _PIECE_BYTES = 1 << 20
 _MAX_EVENT_CHARACTERS = 4 << 20
+"""Of one event, and of the text before the first one."""
 _MAX_NAME = 400
 
 _WORK = {
@@ -53,8 +57,9 @@ def read_trace(io: Io, path: Path) -> Trace:
         if not reader.has_begun:
             head = (head + text)[: 1 << 20]
         events.extend(reader.feed(text, path))
-        if len(events) > MAX_EVENTS:
-            raise UserError(f"{path}: more than {MAX_EVENTS:,} events", "profile fewer steps")
+        for number, most in ((len(events), MAX_EVENTS), (reader.num_values, MAX_VALUES)):
+            if number > most:
+                raise UserError(f"{path}: more than {most:,} events", "profile fewer steps")
     if not reader.has_begun:
         raise UserError(f"{path}: not a trace of torch.profiler: it has no traceEvents")
     if not reader.is_whole:
@@ -71,6 +76,7 @@ class _Events:
     def __init__(self) -> None:
         self.has_begun = False
         self.is_whole = False
+        self.num_values = 0
         self._text = ""
         self._decode = json.JSONDecoder().raw_decode
 
@@ -81,6 +87,8 @@ class _Events:
         if not self.has_begun:
             found = _EVENTS.search(self._text)
             if found is None:
+                if len(self._text) > _MAX_EVENT_CHARACTERS:
+                    raise UserError(f"{path}: not a trace of torch.profiler: no traceEvents near its begin")
                 return
             self.has_begun, self._text = True, self._text[found.end() :]
         at = 0
@@ -94,6 +102,7 @@ class _Events:
                 value, at = self._decode(self._text, at)
             except (ValueError, RecursionError):
                 break
+            self.num_values += 1
             event = event_of(value)
             if event is not None:
                 yield event

@@ -5,6 +5,7 @@ thing by it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -91,7 +92,9 @@ def resolve_target(
     """
     if text == STDIN:
         return Target(text, TargetKind.STDIN)
-    path = runs.expand_home(text).absolute()
+    path = runs.expand_home(text)
+    with contextlib.suppress(FileNotFoundError):  # without a working directory it can still be a job
+        path = path.absolute()
     is_bare = "/" not in text and not Path(text).suffix
     problem: UserError | None = None
     for is_name in (is_bare, not is_bare):

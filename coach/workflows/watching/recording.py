@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +29,6 @@ from coach.recorder import (
 )
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.machine.local_cluster import LocalClusterSource
-from coach.sources.machine.new_file import refuse_if_there
 from coach.sources.machine.this_machine import read_machine
 from coach.sources.machine.user import user_name
 from coach.sources.rpc_budget import RpcBudget
@@ -194,8 +194,9 @@ def _names_of(user: str, env: Mapping[str, str]) -> Names:
 
 def _create(file: Path, raw: Path, system: Io, header: Header) -> RecordingIo:
     """Begin to write `raw`, from which `file` is made at the end. Raises UserError."""
-    refuse_if_there(file)
     try:
+        if os.path.lexists(file):
+            raise UserError(f"{file}: exists already", "choose another name, or remove it first")
         return RecordingIo(system, raw, header)
     except OSError as error:
         raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
