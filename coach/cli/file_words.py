@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+from coach.model.errors import OUT_OF_MEMORY
 from coach.runs import RunFileError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -17,7 +18,7 @@ def words_of(error: Exception) -> str | None:
     """What could not be used, and why: a file, memory, the working directory. None if the error is about
     something else. A write to an open file, such as standard output, does not name it."""
     if isinstance(error, MemoryError):
-        return "out of memory: what was to be read is too large for this machine or its limit"
+        return OUT_OF_MEMORY
     if isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere():
         return "the working directory does not exist any more: cd to another one"
     if isinstance(error, OSError) and error.filename is None:

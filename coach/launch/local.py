@@ -22,6 +22,7 @@ from coach import installed, runs
 from coach.launch.supervisor import KILL_WAIT_S, Supervisor
 from coach.model.errors import UserError
 from coach.model.training.other_machine import place
+from coach.sources.io import Io
 from coach.sources.runs.local_process import (
     SUPERVISOR_MODULE,
     find_process,
@@ -29,6 +30,13 @@ from coach.sources.runs.local_process import (
     is_to_be_waited_for,
     look,
 )
+from coach.sources.runs.run_list import read_listed_run
+
+
+def state_at_end(io: Io, run_dir: Path) -> str | None:
+    """The final state of a run, also if a full disk kept its supervisor from recording it. Raises OSError or
+    UserError."""
+    return read_listed_run(io, run_dir).state
 
 
 def start_command(run_dir: Path, after: Path | None = None) -> list[str]:

@@ -6,6 +6,8 @@ wrong, and what would be right.
 
 from __future__ import annotations
 
+OUT_OF_MEMORY = "out of memory: what was to be read is too large for this machine or its limit"
+
 
 class UserError(Exception):
     """Bad input or a refused action.

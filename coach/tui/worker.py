@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from coach.model.errors import UserError
+from coach.model.errors import OUT_OF_MEMORY, UserError
 
 T = TypeVar("T")
 FINISH_TIMEOUT_S = 15.0
@@ -50,6 +50,8 @@ class Worker:
             except OSError as error:
                 refused = UserError(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
                 self._deliver(partial(on_error, refused))
+            except MemoryError:
+                self._deliver(partial(on_error, UserError(OUT_OF_MEMORY)))
             else:
                 self._deliver(partial(on_done, result))
             finally:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Evidence, Fix, Hit, Subject
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.model.training.run import FullDisk
@@ -30,7 +30,8 @@ class DiskFull(EndingRule):
         program; or the result of the job's own check at its start: a test file could not be written, too
         little space, too few inodes. torch's "unexpected pos" and "failed writing file" only report a failed
         write, so they have less confidence. A disk that is full cannot take the program's own error either:
-        then this rule reads what coach noted on the nodes, in a file that it had made before.
+        then this rule reads what coach noted on the nodes, in a file that it had made before. It does so too
+        if the program ended with 0: what it wrote last may be incomplete.
     Why it matters
         Checkpoints and logs are lost at the moment they are written, often hours into a run. Home has the
         smallest quota, and caches (Hugging Face, torch, pip) fill it unnoticed.
@@ -60,7 +61,7 @@ class DiskFull(EndingRule):
         said = list(super().check(snapshot, history))
         yield from said
         noted = snapshot.run.full_disks if snapshot.run is not None else ()
-        if noted and not said and _ended_without_a_word(snapshot):
+        if noted and not said and (_ended_without_a_word(snapshot) or _could_not_record_success(snapshot)):
             yield self._noted(noted, snapshot)
 
     def _noted(self, noted: tuple[FullDisk, ...], snapshot: TargetSnapshot) -> Hit:
@@ -69,6 +70,7 @@ class DiskFull(EndingRule):
         return Hit(
             summary=f"It could not write to its run directory when it ended: {full}",
             evidence=tuple(Evidence(_words_of(each), each.file) for each in noted),
+            severity=Severity.WARNING if snapshot.state == "COMPLETED" else None,
             confidence=_NOTED,
             subject=Subject(node=first.node if len(noted) == 1 else None),
             fixes=tuple(self.fixes(None, snapshot)),
@@ -110,6 +112,13 @@ def _ended_without_a_word(snapshot: TargetSnapshot) -> bool:
     block = block_of(snapshot.log_tails)
     is_silent = block is None or block.kind is BlockKind.TAIL
     return snapshot.state == "FAILED" and is_silent and signal_of(snapshot) is None
+
+
+def _could_not_record_success(snapshot: TargetSnapshot) -> bool:
+    """True for a program that ended well on a disk with no room for the record of its end: what it wrote last
+    may be incomplete, though it did not fail."""
+    noted = snapshot.run.full_disks if snapshot.run is not None else ()
+    return snapshot.state == "COMPLETED" and any(each.exit_code == 0 for each in noted)
 
 
 def _words_of(noted: FullDisk) -> str:

@@ -325,7 +325,7 @@ def read_full_disks(io: Io, run_dir: Path) -> tuple[FullDisk, ...]:
 
 def _exit_without_room(io: Io, run: Run) -> RunExit | None:
     """The end of a run whose disk had no room for exit.json, once all its nodes noted their exit codes."""
-    if is_final(run.state) or run.started_time_s is None:
+    if (is_final(run.state) and run.state != NOT_RECORDED) or run.started_time_s is None:
         return None
     noted = read_full_disks(io, Path(run.run_dir))
     codes = [each.exit_code for each in noted if each.exit_code is not None]

@@ -8,6 +8,7 @@ are pure, except that each query has random separators.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Mapping, Sequence
 from sys import intern
@@ -66,6 +67,8 @@ shorter records."""
 
 _ANY_NUMBER = "*"
 """squeue's sign for a number of sockets that the job did not request."""
+_MAX_RECORD_BYTES = 1 << 20
+"""A hundred times the longest record of one job."""
 _STATE = re.compile(r"^[A-Z][A-Z_]*$")
 _CLUSTER = re.compile(r"^CLUSTER: (\S+)(?:\n+|$)")
 
@@ -129,9 +132,12 @@ class JobsReader:
         self._rest = b""
 
     def feed(self, piece: bytes) -> None:
+        """Parse the records that the piece completes. Raises OSError for a record without an end."""
         told, end = self._rest + piece, self._record_end.encode()
         at = told.rfind(end)
         if at < 0:
+            if len(told) > _MAX_RECORD_BYTES:
+                raise OSError(errno.EFBIG, "printed too much for one job, and was ended")
             self._rest = told
             return
         whole, self._rest = told[: at + len(end)], told[at + len(end) :]

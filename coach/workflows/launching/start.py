@@ -242,18 +242,19 @@ def wait(submitted: Submitted, backend: str, io: Io, on_note: Callable[[str], No
     """Wait for the run's end and return its state; None if no source reports it. Goes on waiting while the
     controller does not answer."""
     if backend == "local":
-        return _wait_local(submitted)
+        return _wait_local(submitted, io)
     return _Queue(submitted, io, on_note).wait()
 
 
-def _wait_local(submitted: Submitted) -> str | None:
+def _wait_local(submitted: Submitted, io: Io) -> str | None:
     paths = runs.RunPaths(submitted.run_dir)
     while True:
         try:
             state = state_of(runs.read_json(paths.run_json))
             if is_final(state):
-                # A supervisor that ended since the last look has written its state by now.
-                return state_of(runs.read_json(paths.run_json))
+                # A supervisor that ended since the last look has written its state by now, unless the disk is
+                # full.
+                return local.state_at_end(io, paths.run_dir)
         except runs.RunFileError as error:
             raise UserError(str(error)) from None
         time.sleep(_LOOK_INTERVAL_S)
