@@ -197,7 +197,7 @@ def new_command(_: str, name: str) -> list[str]:
     return [
         *change.made,
         "docs/reference (made anew)",
-        "next: the type of its JSON in docs/reference_pages/json_types, its example in docs/reference_pages/commands.py",
+        "next: in docs/reference_pages, the type of its JSON in json_types, its example in commands.py",
         "next: it stands under `set up`: move its line in COMMANDS_BY_TASK of coach/cli/__init__.py to the "
         "task that it serves, with a summary of its own",
         "next: what adds up or judges goes to coach/analysis, I/O in several steps to coach/workflows",

@@ -24,10 +24,8 @@ EXCEPTIONS = {
     "coach/node/sample.py": "the lock file of the sampler",
     "coach/node/stack_samples.py": "appends to its own file",
     "coach/node/stacks.py": "asks a process of this user through a file that it keeps open",
-    "coach/recorder/recording_io.py": "makes a new recording",
     "coach/rules/wordings/compile.py": "coach's own tables",
     "coach/rules/wordings/rows.py": "coach's own tables",
-    "coach/sources/io.py": "the seam to files: refuses pipes and devices",
 }
 """File → why it opens files itself."""
 
