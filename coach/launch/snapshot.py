@@ -18,8 +18,6 @@ from coach import installed, runs
 from coach.launch.recipe import data_dir
 from coach.trusted import private_folder, read_trusted, why_not_mine
 
-_CACHE = "__pycache__/"
-
 
 def snapshot_files(own_trainers: Path | None = None) -> dict[str, Path]:
     """The files of a snapshot: path inside it → source file. `own_trainers` is a user's folder that replaces
@@ -98,9 +96,7 @@ def make_snapshot(target: Path, files: dict[str, Path]) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         for name, path in files.items():
-            copy = temporary / name
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(path.read_bytes())
+            _copy(path, temporary / name)
         try:
             temporary.rename(target)
         except OSError:
@@ -112,8 +108,9 @@ def make_snapshot(target: Path, files: dict[str, Path]) -> None:
 
 
 def _check(target: Path, files: dict[str, Path]) -> None:
-    """Compare a snapshot with its sources. Raises OSError if it differs. Python keeps its compiled modules in
-    it; those must be the user's, like all other files and folders."""
+    """Compare a snapshot with its sources, and copy again what a purge of old files has removed. Raises
+    OSError if the rest differs. Python keeps its compiled modules in it, and a program its own files; all
+    must be the user's."""
     problem = why_not_mine(target.lstat())
     found = [] if problem else list(target.rglob("*"))
     for path in found:
@@ -122,8 +119,14 @@ def _check(target: Path, files: dict[str, Path]) -> None:
             problem = f"{name} is not yours"
         elif name in files and read_trusted(path, owner=os.geteuid()) != files[name].read_bytes():
             problem = f"{name} was changed"
-    copied = {path.relative_to(target).as_posix() for path in found if path.is_file()}
-    if problem is None and {name for name in copied if _CACHE not in name} != set(files):
-        problem = "it holds other files than were copied to it"
+        elif name not in files and path.suffix == ".py":
+            problem = f"{name} is not of the copied files"
     if problem is not None:
         raise OSError(errno.EPERM, f"{problem}: remove it, and coach makes it again", str(target))
+    for name in files.keys() - {path.relative_to(target).as_posix() for path in found}:
+        _copy(files[name], target / name)
+
+
+def _copy(source: Path, copy: Path) -> None:
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.write_bytes(source.read_bytes())

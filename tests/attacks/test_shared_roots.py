@@ -74,9 +74,15 @@ def test_code_that_was_exchanged_in_a_root_is_not_used(
     trainer.write_text(original)
     (code / "trainers" / "json.py").write_text("")
     os.chown(code / "trainers" / "json.py", local_coach.user.uid, -1)
-    assert "it holds other files than were copied to it" in local_coach(*DRY, env=env).stderr
+    assert "trainers/json.py is not of the copied files" in local_coach(*DRY, env=env).stderr
     mallory.own(code / "trainers" / "json.py")
     assert "trainers/json.py is not yours" in local_coach(*DRY, env=env).stderr
+    (code / "trainers" / "json.py").unlink()
+    (code / "trainers" / "common" / "data.py").unlink()
+    (code / "trainers" / "table.csv").write_text("")
+    os.chown(code / "trainers" / "table.csv", local_coach.user.uid, -1)
+    assert local_coach(*DRY, env=env).returncode == 0, "what a purge of old files removed is copied again"
+    assert (code / "trainers" / "common" / "data.py").exists()
     shutil.rmtree(code)
     code.mkdir()
     mallory.own(code, 0o755)
