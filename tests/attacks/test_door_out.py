@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import os
 import resource
 import stat
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from coach.cli import COMMANDS
+from tests.hostile import BIDI, CONTROLS, assert_harmless
 from tests.ignored_signals import let_children_hear
 from tests.installed import REPOSITORY
 from tests.waiting import PATIENCE
@@ -28,8 +32,28 @@ SECRETS = {
 """Secret → how a program prints it."""
 
 
+HARMFUL = (CONTROLS + BIDI).replace("/", "")
+"""Sequences that act on a terminal, in a form that a file may have as its name."""
+PAST_THE_STREAMS = {
+    "coach/cli/__init__.py": "the null device in place of a closed stream",
+    "coach/cli/data.py": "coach's own progress line, of numbers alone",
+    "coach/cli/text.py": "a script in a pipe or a file, without what acts on a terminal",
+    "coach/node/judge.py": "lines that `coach why` printed",
+    "coach/node/output.py": "one line, through `printable`",
+    "coach/node/sample.py": "JSON",
+    "coach/sources/machine/terminal.py": "it asks for the size",
+}
+"""Modules of commands and node code that name a standard stream's descriptor, and what for."""
+
+
 def run_coach(
-    home: Path, *words: object, max_file_bytes: int | None = None, text: str = ""
+    home: Path,
+    *words: object,
+    max_file_bytes: int | None = None,
+    text: str = "",
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    program: Sequence[str] = ("-m", "coach"),
 ) -> subprocess.CompletedProcess[str]:
     """`coach WORDS` in the folder `home`. With `max_file_bytes`, a longer file fails as on a full disk."""
 
@@ -39,14 +63,15 @@ def run_coach(
 
     let_children_hear()
     return subprocess.run(
-        [sys.executable, "-m", "coach", *map(str, words)],
-        cwd=home,
+        [sys.executable, *program, *map(str, words)],
+        cwd=cwd or home,
         env={
             **{name: os.environ[name] for name in ("PATH", "COACH_AS_ROOT") if name in os.environ},
             "HOME": str(home),
             "COACH_HOME": str(home / "coach"),
             "LC_ALL": "C.UTF-8",
             "PYTHONPATH": str(REPOSITORY),
+            **(env or {}),
         },
         input=text,
         capture_output=True,
@@ -128,3 +153,86 @@ def test_no_link_with_the_name_of_a_new_file_is_followed(log: Path, tmp_path: Pa
         assert refused.returncode == 2
         assert f"coach: {link}: exists already" in refused.stderr
     assert not other.exists()
+
+
+@pytest.fixture
+def hostile_folder(tmp_path: Path) -> Path:
+    """A folder with a hostile name, and with a batch file and a program that hold such text."""
+    folder = tmp_path / f"here{HARMFUL}"
+    folder.mkdir()
+    (folder / "job.sh").write_text(f"#!/bin/bash\n#SBATCH -J x\n# {HARMFUL}\n\techo hi\n")
+    (folder / "train.py").write_text(f"# {HARMFUL}\nimport argparse, torch\n")
+    (folder / "coach.toml").write_text("[training.mine\x1b[31m]\nscript = 'train.py'\n")
+    return folder
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_no_argument_and_no_name_of_the_working_directory_reaches_a_terminal(
+    command: str, hostile_folder: Path, tmp_path: Path
+) -> None:
+    env = {"SCRATCH": str(hostile_folder), "SLURM_JOB_ID": HARMFUL, "COACH_RUNS_ROOT": str(hostile_folder)}
+    for words in ([f"--x{HARMFUL}"], ["--format", HARMFUL], [HARMFUL, HARMFUL], ["--", HARMFUL]):
+        done = run_coach(tmp_path, command, *words, cwd=hostile_folder, env=env)
+        assert "Traceback" not in done.stderr
+        assert_harmless(done.stdout + done.stderr, f"{command} {words[0]!r}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (f"--x{HARMFUL}",),
+        (f"x{HARMFUL}",),
+        ("--replay", HARMFUL),
+        ("init", "--dry-run"),
+        ("launch", "--backend", "local", "--dry-run", "--", f"./a{HARMFUL}"),
+        ("launch", "--backend", "local", "--dry-run", "--", "bash", "-c", HARMFUL),
+        ("run", "--", f"./none{HARMFUL}"),
+        ("run", "--run-dir", f"/proc/{HARMFUL}", "--", "true"),
+        ("sample", "--interval", HARMFUL),
+        ("config", "--check", f"none{HARMFUL}"),
+    ],
+)
+def test_what_is_printed_verbatim_and_what_cannot_start_act_on_no_terminal(
+    words: tuple[str, ...], hostile_folder: Path, tmp_path: Path
+) -> None:
+    done = run_coach(tmp_path, *words, cwd=hostile_folder)
+    shown = (done.stdout + done.stderr).replace("\t", " ")  # a script keeps its tabs
+    assert shown
+    assert_harmless(shown, str(words))
+
+
+@pytest.mark.parametrize("words", [("ended", f"--x{HARMFUL}"), ("segment", "--run-dir", HARMFUL)])
+def test_the_messages_of_node_code_act_on_no_terminal(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_coach(tmp_path, *words, program=("-m", "coach.node"))
+    assert done.returncode != 0
+    assert_harmless(done.stderr, str(words))
+
+
+def test_an_argument_makes_no_second_line_of_an_error(tmp_path: Path) -> None:
+    done = run_coach(tmp_path, "check", "--x\ncoach: all is well")
+    assert not any(line.startswith("coach: all is well") for line in done.stderr.splitlines())
+
+
+def test_the_output_of_a_command_passes_through_unchanged(tmp_path: Path) -> None:
+    program = "import sys; sys.stdout.write('\x1b[31mred\x1b[0m'); sys.stderr.write('\x1b[2K')"
+    done = run_coach(tmp_path, "run", "--", sys.executable, "-c", program)
+    assert done.stdout == "\x1b[31mred\x1b[0m"
+    assert "\x1b[2K" in done.stderr
+
+
+def test_no_module_writes_past_the_harmless_streams_without_a_reason() -> None:
+    found = set()
+    for room in ("cli", "node", "workflows", "launch", "sources", "config", "recorder"):
+        for path in (REPOSITORY / "coach" / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                words = ast.unparse(node) if isinstance(node, ast.Attribute | ast.Call) else ""
+                is_past = words in (
+                    "sys.__stdout__",
+                    "sys.__stderr__",
+                    "sys.stdout.buffer",
+                    "sys.stderr.buffer",
+                )
+                is_to_a_number = words.startswith(("os.write(1,", "os.write(2,", "os.write(self.of_command"))
+                if is_past or is_to_a_number or words.startswith(("open(1,", "open(2,")):
+                    found.add(str(path.relative_to(REPOSITORY)))
+    assert found == set(PAST_THE_STREAMS)

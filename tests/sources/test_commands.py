@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from coach.sources import commands
 from coach.sources.commands import run_command, running_command
 from coach.sources.io import Query, SystemIo
 from tests.cluster.processes import with_environment
 from tests.waiting import wait_until
 
 WRAPPER = "sleep 300 & sleep 300"
+PRINTER = "{ while :; do echo y; done; }"
 
 
 def test_the_status_and_both_outputs_of_a_command_are_separate() -> None:
@@ -97,12 +99,26 @@ def test_output_can_be_read_while_the_command_still_prints(tmp_path: Path) -> No
     assert b"".join(pieces) == b"one\ntwo\n"
 
 
-@pytest.mark.parametrize("script", [WRAPPER, "yes & exec yes", "exec >&- 2>&-; sleep 300"])
+@pytest.mark.parametrize("script", [WRAPPER, f"{PRINTER} & {PRINTER}", "exec >&- 2>&-; sleep 300"])
 def test_a_command_with_streamed_output_is_killed_at_its_time_limit_too(script: str) -> None:
     mark = f"COMMAND_MARK={secrets.token_hex(8)}"
     env = {**os.environ, **dict([mark.split("=")])}
     with pytest.raises(subprocess.TimeoutExpired):
         run_command(("sh", "-c", script), env, 0.3, on_output=len)  # five times as long, if it prints
+    wait_until(lambda: not with_environment(mark), 5.0, "nothing of it is left")
+
+
+@pytest.mark.parametrize(("where", "most"), [("", "MAX_OUTPUT_BYTES"), (">&2", "MAX_ERROR_BYTES")])
+def test_a_command_that_prints_more_than_its_budget_is_killed(
+    where: str, most: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, most, 100_000)
+    exact = run_command(("sh", "-c", f"head -c 100000 /dev/zero {where}"), os.environ, 10.0)
+    assert len(exact.stdout + exact.stderr) == 100_000
+    mark = f"COMMAND_MARK={secrets.token_hex(8)}"
+    env = {**os.environ, **dict([mark.split("=")])}
+    with pytest.raises(OSError, match="printed too much, and was ended"):
+        run_command(("sh", "-c", f"yes {where}"), env, 30.0)
     wait_until(lambda: not with_environment(mark), 5.0, "nothing of it is left")
 
 
