@@ -71,6 +71,7 @@ def run_coach(
             "COACH_HOME": str(home / "coach"),
             "LC_ALL": "C.UTF-8",
             "PYTHONPATH": str(REPOSITORY),
+            "PYTHONDONTWRITEBYTECODE": "1",  # a limit of file sizes would leave half a compiled module
             **(env or {}),
         },
         input=text,
