@@ -16,6 +16,11 @@ def _leave_out_relative_entries() -> None:
     stays."""
     # pathlib could be another's.
     absolute, is_absolute, above = os.path.abspath, os.path.isabs, os.path.dirname
+    try:
+        os.getcwd()  # noqa: PTH109 (the same)
+    except OSError:  # the current directory was removed: nothing can lie in it
+        sys.path[:] = [entry for entry in sys.path if is_absolute(entry)]
+        return
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     relative = {absolute(entry) for entry in entries if not is_absolute(entry)}
     relative.discard(above(above(absolute(__file__))))

@@ -119,6 +119,10 @@ class Io(Protocol):
         ...
 
 
+_ROOT = 0
+"""The uid whose jobs and folders name what they like: root may do all that this user may."""
+
+
 class PassingIo:
     """Passes the clock and all file operations on. A subclass defines how a command runs."""
 
@@ -164,7 +168,7 @@ class OwnerIo(PassingIo):
             return None
         if self._owner == UNKNOWN_USER:
             found = self._find_owner()
-            self._owner = None if found == os.geteuid() else found
+            self._owner = None if found in (os.geteuid(), _ROOT) else found
         return self._owner
 
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:

@@ -179,6 +179,8 @@ def test_the_screens_show_no_private_file_that_another_users_job_names(
     terminal.wait_for("everybody's")
     terminal.send("a")
     terminal.wait_for(job_id)
+    terminal.send(":")
+    terminal.send_text(job_id)
     terminal.send("Enter")
     assert SECRET not in terminal.wait_for("work dir")
     terminal.send("l")

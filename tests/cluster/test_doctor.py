@@ -12,8 +12,11 @@ pytestmark = pytest.mark.cluster
 
 
 def test_the_note_that_enter_would_work_agrees_with_slurm(user_coach: InstalledCoach) -> None:
-    done = user_coach("doctor", "--format", "json")
-    checks = {(check["area"], check["what"]): check for check in json.loads(done.stdout)["checks"]}
+    for _ in range(3):  # beside other tests a first plan can take longer than doctor waits
+        done = user_coach("doctor", "--format", "json")
+        checks = {(check["area"], check["what"]): check for check in json.loads(done.stdout)["checks"]}
+        if ("launch", "sbatch --test-only") in checks:
+            break
     assert done.returncode == 0, done.stdout
     for key in (
         ("slurm", "controller"),

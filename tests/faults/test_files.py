@@ -17,6 +17,7 @@ import pytest
 
 from coach import runs
 from coach.cli.reading_io import ReadingIo
+from coach.trusted import private_folder
 from tests.faults import programs
 from tests.faults.kill_points import FILE_CALLS, forked, spread
 from tests.faults.programs import VICTIMS, Victim
@@ -101,7 +102,7 @@ def fill(folder: Path) -> None:
 def test_a_disk_that_takes_nothing_refuses_launches_in_one_line_and_everything_else_answers(
     world: World, small_disk: Path, fault: str
 ) -> None:
-    runs.make_private(world.runs_root)
+    private_folder(world.runs_root)
     if fault == "full":
         fill(small_disk)
     else:

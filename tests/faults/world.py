@@ -19,6 +19,7 @@ from coach import runs
 from coach.__main__ import main
 from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
 from coach.sources.machine.user import user_name
+from coach.trusted import private_folder
 from tests.cluster.processes import Daemon, with_environment
 from tests.faults.clients import Clients, make_clients
 from tests.forked import forked_coach
@@ -139,6 +140,6 @@ class Worlds:
         world = World(home, clients, env)
         if has_code:
             code = code_dir(world.runs_root, {}).parent / self._code.name
-            runs.make_private(code.parent)
+            private_folder(code.parent)
             shutil.copytree(self._code, code, copy_function=os.link)
         return world

@@ -28,6 +28,7 @@ NOT_FUZZED = {
     "coach.sources.slurm.overlap_step": "hands what it reads to telemetry_files.parse_records",
     "coach.workflows.watching.recording": "open: the machine in the header of a recording",
     "coach.workflows.jobs.job_actions": "splits $PAGER, in an exception handler of its own",
+    "coach.workflows.launching.start": "reads a batch script whole, as text",
     "coach.workflows.launching.config_advice": "splits lines, in an exception handler of its own",
 }
 

@@ -158,6 +158,7 @@ def test_another_users_run_is_not_shared_under_ones_own_name(
     tmp_path: Path, place: Path, judged: Judged
 ) -> None:
     paths = an_ended_run(tmp_path, place)
-    os.chown(paths.run_dir, NOBODY, NOBODY)
+    for path in (paths.run_dir, *paths.run_dir.rglob("*")):
+        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     judged(paths)
     assert [file.name for file in place.iterdir()] == [OTHER]

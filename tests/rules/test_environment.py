@@ -575,7 +575,7 @@ def test_torch_without_cuda_is_mended_by_the_same_launch_without_gpus() -> None:
     text = "GPUs were allotted, but torch 2.6+cpu was built without CUDA"
     said = Refusal("cuda_unavailable", text, "node2")
     asked = {"num_nodes": 1, "gpus_per_node": 2, "nproc_per_node": 2}
-    launched = run(resources=asked, state="FAILED", launch={"recipe": "ddp"})
+    launched = replace(run(resources=asked, state="FAILED", launch={"recipe": "ddp"}), why_not_mine=None)
     snapshot = TargetSnapshot("run", 2.0, run=launched, exit=RunExit("FAILED", 78, 2.0, (), said))
     finding = Engine(build()).diagnose(snapshot, History()).findings[0]
     typed = [fix for fix in finding.fixes if fix.changes]

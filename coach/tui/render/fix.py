@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Finding
 from coach.tui.ports import PARENT_CHOICES, RelaunchOffer
-from coach.tui.render.action import command_lines
 from coach.tui.render.finding import evidence_text, subject_text
 from coach.tui.render.severity import severity_span, severity_tone
 from coach.tui.render.text import (
@@ -74,14 +73,12 @@ def change_lines(offer: RelaunchOffer, width: int) -> list[Line]:
 
 
 def parent_lines(offer: RelaunchOffer, choice: str, width: int, label: KeyLabel) -> list[Line]:
-    """The choice for the parent (cancel, keep, wait), with the work that would be lost, and the commands."""
-    commands = command_lines(offer.commands.get(choice, ()), width)
+    """The choice for the parent (cancel, keep, wait), with the work that would be lost."""
     if not offer.is_parent_active:
         return [
             line(
                 muted(" parent  "), printable(offer.parent.run_id), muted("  has ended; it is kept as it is")
-            ),
-            *commands,
+            )
         ]
     rows: list[Line] = [
         line(
@@ -107,7 +104,7 @@ def parent_lines(offer: RelaunchOffer, choice: str, width: int, label: KeyLabel)
             for said in offer.lost[:_MAX_LOST]
             for text in wrap(printable(said), width - 4)[:2]
         )
-    return [*rows, *commands]
+    return rows
 
 
 def _loss_line(offer: RelaunchOffer, choice: str) -> Line:

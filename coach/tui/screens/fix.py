@@ -11,6 +11,7 @@ from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
 from coach.tui.messages import FixRequested, RelaunchRequested
 from coach.tui.ports import PARENT_CHOICES, RelaunchOffer
+from coach.tui.render.action import command_lines
 from coach.tui.render.fix import change_lines, diff_lines, parent_lines, why_lines
 from coach.tui.render.text import Line, short_id
 from coach.tui.widgets.lines import LinesView
@@ -56,7 +57,8 @@ class FixScreen(DecisionScreen, screen="fix"):
             self._draw("#why", why_lines(offer.finding, width))
             self._draw("#changes", change_lines(offer, width), 1)
             self._draw("#parent", parent_lines(offer, self._choice, width, self.context.label))
-            self.pane("#diff").set_lines(diff_lines(offer.diff))
+            commands = command_lines(offer.commands.get(self._choice, ()), width)
+            self.pane("#diff").set_lines([*commands, *diff_lines(offer.diff)])
         self._draw(
             "#answer",
             self.answer_lines("y", _TRIES if self._is_trial else "relaunches as a child run", width),
