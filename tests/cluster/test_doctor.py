@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_the_note_that_enter_would_work_agrees_with_slurm(user_coach: InstalledC
 
     config = user_coach.user.home / "c" / "config.toml"
     config.parent.mkdir()
-    config.parent.chmod(0o777)
+    os.chown(config.parent, user_coach.user.uid, user_coach.user.gid)
     config.write_text('[launch]\nsbatch = { licenses = "nothing:1" }\n')
     refused = user_coach("doctor", env={"COACH_HOME": str(config.parent)})
     assert refused.returncode == 1, refused.stdout
