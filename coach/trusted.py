@@ -81,15 +81,12 @@ def read_trusted(
     *,
     owner: Optional[int],
     limit: int = MAX_BYTES,
-    or_public: bool = False,
     follows_links: bool = False,
     folder: Optional[int] = None,
 ) -> bytes:
     """Read a whole file of at most `limit` bytes at once; the other arguments are `open_trusted`'s. Raises
     OSError, also if the file is longer."""
-    with open_trusted(
-        path, owner=owner, or_public=or_public, follows_links=follows_links, folder=folder
-    ) as file:
+    with open_trusted(path, owner=owner, follows_links=follows_links, folder=folder) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"longer than {limit:,} bytes", str(path))
@@ -168,8 +165,8 @@ def why_not_private(folder: Path) -> Optional[str]:
             return "not a folder"
         problem = why_not_mine(found)
         if problem is not None:
-            todo = f"chmod go-w {folder}" if found.st_uid == os.geteuid() else "name a folder of your own"
-            return f"{problem}: {todo}"
+            is_mine = found.st_uid == os.geteuid()
+            return f"{problem}: {f'chmod go-w {folder}' if is_mine else 'name a folder of your own'}"
     for above in folder.resolve().parents:
         if above.exists() and _lets_all_rename(above.stat()):
             return f"everybody may write in {above}, and rename it: name another folder"

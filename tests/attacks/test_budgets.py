@@ -139,9 +139,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 160 MiB of its own."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", disk], capture_output=True)
-    if made.returncode != 0:
-        pytest.skip("no file system can be mounted here")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", disk], check=True)
     yield disk
     subprocess.run(["umount", "-l", disk], check=True)
 

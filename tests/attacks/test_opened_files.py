@@ -53,10 +53,11 @@ def test_a_private_file_is_not_read_for_another_user_and_a_public_one_is(
         path.chmod(mode)
         link = mallory.link(mallory.folder / folder.name, path)
         if is_read:
-            assert read_trusted(link, owner=UID, or_public=True, follows_links=True) == b"text"
+            with open_trusted(link, owner=UID, or_public=True, follows_links=True) as file:
+                assert file.read() == b"text"
             continue
         with pytest.raises(OSError, match="belongs to root, not to uid 64999"):
-            read_trusted(link, owner=UID, or_public=True, follows_links=True)
+            open_trusted(link, owner=UID, or_public=True, follows_links=True)
 
 
 @pytest.mark.root
