@@ -2,7 +2,8 @@
 #
 #   make run         install into .venv and open coach            ARGS="launch baseline --wait" passes arguments
 #   make quick       the tests of the files that are changed         FILES="coach/…" or BASE=COMMIT says which
-#   make test        install what the tests need, check, test     ARGS="-k launch" goes to pytest
+#   make test        install what the tests need, test            ARGS="-k launch" goes to pytest
+#   make test-real   the other tests with a real Slurm, terminal, training or installation
 #   make test-long   the tests that take minutes, and what they measured
 #   make score       the diagnosis against the labelled logs in $COACH_LOG_CORPUS
 #   make figures     the short benchmarks, one after the other       ARGS="--only echo --write FILE"
@@ -21,7 +22,7 @@
 # the network, where the wheels come from.
 
 .ONESHELL:
-.PHONY: run help quick test test-long score figures site single docs lint wheelhouse clean
+.PHONY: run help quick test test-real test-long score figures site single docs lint wheelhouse clean
 .PHONY: new-rule new-recipe new-screen new-command
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
@@ -117,36 +118,18 @@ done
 keep_venv
 endef
 
-define lint
-wrong=0
-$(VENV)/bin/ruff format --check . || wrong=1
-$(VENV)/bin/ruff check . || wrong=1
-$(VENV)/bin/mypy || wrong=1
-$(VENV)/bin/lint-imports || wrong=1
-if [ $$wrong != 0 ]; then exit 1; fi
-endef
-
 run:
 	@$(call install,$(EXTRAS),$(subst $(eval) , and ,$(strip $(EXTRAS))))
 	exec $(VENV)/bin/python -m coach $(ARGS)
 
 # Six processes: each begins with a group that waits for a cluster, terminals or trainings.
-# The checks run beside the tests, which often wait; they say at the end what is wrong. Either one fails the whole.
 test:
 	@$(call install,dev train frameworks language kernels,test)
-	said=$$(mktemp)
-	trap 'rm -f "$$said"' EXIT
-	(
-	exec >"$$said" 2>&1
-	$(lint)
-	) &
-	checks=$$!
-	tests=0
-	$(VENV)/bin/pytest -n 6 --dist loadgroup $(ARGS) || tests=$$?
-	failed=0
-	wait $$checks || failed=$$?
-	if [ $$failed = 0 ]; then echo "format, lint, types and import contracts are well"; else cat "$$said"; fi
-	exit $$((tests ? tests : failed))
+	exec $(VENV)/bin/pytest -n 6 --dist loadgroup $(ARGS)
+
+test-real:
+	@$(call install,dev train frameworks language kernels,test)
+	exec $(VENV)/bin/pytest -m "real and not story and not long and not gpu" -n 6 --dist loadgroup $(ARGS)
 
 test-long:
 	@$(call install,dev train frameworks language kernels proof,test)
@@ -179,7 +162,12 @@ docs:
 
 lint:
 	@$(call install,dev,check itself)
-	$(lint)
+	wrong=0
+	$(VENV)/bin/ruff format --check . || wrong=1
+	$(VENV)/bin/ruff check . || wrong=1
+	$(VENV)/bin/mypy || wrong=1
+	$(VENV)/bin/lint-imports || wrong=1
+	if [ $$wrong != 0 ]; then exit 1; fi
 
 help:
 	@sed -n '/^#   /s/^#   //p; /^SHELL/q' Makefile

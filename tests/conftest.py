@@ -45,6 +45,8 @@ from tests.terminal.tmux import Terminal
 
 _OWN_CACHE = pytest.StashKey[OwnCache]()
 KINDS = ("terminal", "cluster", "train")
+_INSTALLS = frozenset(("coach_wheel", "bare_python"))
+"""Fixtures that build a wheel or an environment."""
 
 _SLURM_CLIENTS = re.compile(
     r"s(acct|acctmgr|alloc|attach|batch|bcast|cancel|control|diag|info|prio|queue|report|run|share|stat)"
@@ -83,29 +85,43 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with the requirements of its fixtures, put slow tests into groups, and allow them a
-    second try.
+    """Mark each test with the requirements of its fixtures, each real one as `real`, and of these `story`
+    those that `README.md` names: `make test` runs them. `make test-real` runs the others.
 
-    Tests with a cluster, a terminal or trainings are slow. Each kind is one group of pytest-xdist and runs in
-    one process, so its tests share the booted programs, and no kind waits for another. Tests with a terminal
-    and no cluster are a group of their own (`screens`). Long stories at a terminal (`stories`) and trainings
-    on a cluster (`cluster-trainings`) name their groups themselves. pytest-xdist starts the six largest
-    groups first, one in each process.
+    A test is real if it needs a cluster, a terminal or a training, installs coach, or says so itself. Each
+    kind is one group of pytest-xdist and runs in one process, so its tests share the booted programs, and no
+    kind waits for another. Tests with a terminal and no cluster are a group of their own (`screens`). Long
+    stories at a terminal (`stories`) and trainings on a cluster (`cluster-trainings`) name their groups
+    themselves. pytest-xdist starts the six largest groups first, one in each process.
 
-    A slow test that fails is tried once more, because its programs share the machine with other tests. The
+    A real test that fails is tried once more, because its programs share the machine with other tests. The
     last lines of the output name the tests that were tried twice.
     """
+    named = stories()
     for item in items:
         for requirement in REQUIREMENTS:
             if requirement.fixtures.intersection(getattr(item, "fixturenames", ())):
                 item.add_marker(requirement.marker)
         kinds = [kind for kind in KINDS if item.get_closest_marker(kind) is not None]
         if kinds:
-            item.add_marker(pytest.mark.flaky(reruns=1))
             group = "screens" if kinds[0] == "terminal" and "cluster" not in kinds else kinds[0]
             # Two markers would make a third group: pytest-xdist joins their names.
             if item.get_closest_marker("xdist_group") is None:
                 item.add_marker(pytest.mark.xdist_group(group))
+        installs = not _INSTALLS.isdisjoint(getattr(item, "fixturenames", ()))
+        if not kinds and not installs and item.get_closest_marker("real") is None:
+            continue
+        item.add_marker("real")
+        item.add_marker(pytest.mark.flaky(reruns=1))
+        name = item.nodeid.removeprefix("tests/")
+        if name in named or name.partition("[")[0] in named:
+            item.add_marker("story")
+
+
+def stories() -> frozenset[str]:
+    """The real tests of `make test`, each named in `README.md` as `FILE::TEST`, with `[…]` for one case of
+    it."""
+    return frozenset(re.findall(r"`([\w/]+\.py::[^`]+)`", (Path(__file__).parent / "README.md").read_text()))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -326,11 +326,13 @@ def test_a_missing_python_is_named(machine: Machine) -> None:
     assert "found none" in machine.make("run").stderr.splitlines()[0]
 
 
-def test_make_test_installs_the_test_tools_and_checks_style_before_it_tests(machine: Machine) -> None:
-    dry = machine.make("--dry-run", "test")
-    assert '-e ".[dev,train,frameworks,language,kernels]"' in dry.stdout
-    order = [
-        dry.stdout.index(step)
-        for step in ("ruff format --check", "ruff check", "mypy", "lint-imports", "pytest")
-    ]
+def test_both_suites_install_the_test_tools_and_lint_only_the_linters(machine: Machine) -> None:
+    for target in ("test", "test-real"):
+        dry = machine.make("--dry-run", target).stdout
+        assert '-e ".[dev,train,frameworks,language,kernels]"' in dry
+        assert "pytest" in dry
+        assert "mypy" not in dry
+    dry = machine.make("--dry-run", "lint").stdout
+    assert '-e ".[dev]"' in dry
+    order = [dry.index(step) for step in ("ruff format --check", "ruff check", "mypy", "lint-imports")]
     assert order == sorted(order)

@@ -17,7 +17,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-NUM_EXAMPLES = 20
+NUM_EXAMPLES = 8
 _ALWAYS: dict[str, Any] = {
     "deadline": None,
     "database": None,
@@ -26,7 +26,7 @@ _ALWAYS: dict[str, Any] = {
 
 
 def fuzzed(
-    *drawn: st.SearchStrategy[Any], cases: tuple[Any, ...] = (), num_examples: int = NUM_EXAMPLES
+    *drawn: st.SearchStrategy[Any], cases: tuple[Any, ...] = ()
 ) -> Callable[[Callable[..., None]], Callable[[], None]]:
     """`cases` are texts that failed once; each run tries them first. For several arguments each case is a
     tuple."""
@@ -42,7 +42,7 @@ def fuzzed(
             found: Callable[[], None] = settings(max_examples=count, **_ALWAYS, **more)(given(*drawn)(test))
             return found
 
-        test: Any = built(num_examples, derandomize=True, phases=(Phase.explicit, Phase.generate))
+        test: Any = built(NUM_EXAMPLES, derandomize=True, phases=(Phase.explicit, Phase.generate))
         test.in_depth = lambda count: built(count)()
         test.guided = lambda: _of_bytes(check, drawn)
         return test  # type: ignore[no-any-return]

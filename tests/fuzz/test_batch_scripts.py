@@ -75,7 +75,7 @@ def test_any_script_is_read_and_changed_only_at_its_own_options(script: str, con
     repr(batch_file.resources_of(script, LaunchRequest("x", "slurm")))
 
 
-@fuzzed(damaged_text(PLAIN, TRAINER), cases=("\0", "#!", "#!/bin/bash\r\n#SBATCH -N1\r\n"), num_examples=30)
+@fuzzed(damaged_text(PLAIN, TRAINER), cases=("\0", "#!", "#!/bin/bash\r\n#SBATCH -N1\r\n"))
 def test_any_batch_file_can_be_launched_or_is_refused(script: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "job.sh")
@@ -98,7 +98,7 @@ def test_any_pattern_and_any_option_is_a_value_or_refused(pattern: str, option: 
     parse_seconds(option)
 
 
-@fuzzed(st.text(max_size=30), num_examples=20)
+@fuzzed(st.text(max_size=30))
 def test_scripts_of_any_text_are_read(script: str) -> None:
     read_script([script])
     named_outputs(script, NAMES)

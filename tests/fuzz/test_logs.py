@@ -58,7 +58,6 @@ def test_a_damaged_log_is_scanned_in_any_pieces(data: bytes, ends: list[float]) 
 @fuzzed(
     damaged_text(*LINES),
     cases=("9999-99-99 99:99:99", "[rank" + "9" * 5000 + "]: x", "step 1 loss " + "9" * 5000, "0it/s loss 1"),
-    num_examples=100,
 )
 def test_any_line_is_taken_apart(line: str) -> None:
     split_prefix(line)
@@ -90,7 +89,6 @@ _WORDS_OF_A_STEP = (
 
 @fuzzed(
     st.lists(st.lists(st.sampled_from(_WORDS_OF_A_STEP), max_size=6).map(" ".join), max_size=6),
-    num_examples=100,
 )
 def test_a_step_printed_with_any_words_is_read(lines: list[str]) -> None:
     world = FakeIo()

@@ -66,7 +66,7 @@ def followed(name: str, files: dict[str, bytes]) -> None:
             repr(reading)
 
 
-@fuzzed(damaged_bytes(WANDB, whole=True), st.floats(0, 1), num_examples=30)
+@fuzzed(damaged_bytes(WANDB, whole=True), st.floats(0, 1))
 def test_a_damaged_file_of_wandb_is_read_in_any_pieces(data: bytes, end: float) -> None:
     whole, pieces, at = WandbDecoder(), WandbDecoder(), int(end * len(data))
     told = whole.feed(data)
@@ -86,7 +86,7 @@ def record_of_wandb(draw: st.DrawFn) -> bytes:
     return b":W&B\xe1\xbe\0" + head + record
 
 
-@fuzzed(record_of_wandb(), num_examples=30)
+@fuzzed(record_of_wandb())
 def test_a_damaged_record_of_wandb_is_read_or_counted(data: bytes) -> None:
     decoder, course = WandbDecoder(), Course()
     for record in decoder.feed(data):
@@ -97,7 +97,6 @@ def test_a_damaged_record_of_wandb_is_read_or_counted(data: bytes) -> None:
     damaged_bytes(METRIC, whole=True),
     words("loss", "train/loss", "../x"),
     cases=((f"1 1 {MANY_DIGITS}".encode(), "loss"), (b"9" * 4299 + b" 1 " + b"9" * 4299, "loss")),
-    num_examples=30,
 )
 def test_a_damaged_metric_of_mlflow_is_read(data: bytes, name: str) -> None:
     for line in data.splitlines():
@@ -120,7 +119,6 @@ def database() -> bytes:
 @fuzzed(
     st.lists(st.tuples(st.floats(0, 1, width=32), st.integers(0, 255)), max_size=12),
     st.floats(0, 1, width=32),
-    num_examples=15,
 )
 def test_a_damaged_database_of_mlflow_is_read_or_counted(bytes_: list[tuple[float, int]], end: float) -> None:
     data = bytearray(database())
@@ -147,7 +145,6 @@ HEADER = {"__metadata__": {"a": "b"}, "w": {"dtype": "F32", "shape": [2], "data_
         (f'{{"w": {{"data_offsets": [0, {"9" * 4300}]}}}}'.encode(), b"{}", "epoch=1-step=2.ckpt"),
         (b'{"w": {"data_offsets": [0, Infinity]}}', b"{}", "step" + MANY_DIGITS),
     ),
-    num_examples=30,
 )
 def test_any_checkpoint_is_whole_or_torn(header: bytes, torn: bytes, name: str) -> None:
     world, found = FakeIo(), []
@@ -172,7 +169,7 @@ PLAN = make_plan(LaunchRequest("ddp", "slurm"))
 FIELDS = ("account", "partition", "qos", "reservation", "gpu_type", "time_limit_s", "mem", "constraint")
 
 
-@fuzzed(words(*REFUSALS), st.lists(st.text(max_size=8), max_size=4), num_examples=60)
+@fuzzed(words(*REFUSALS), st.lists(st.text(max_size=8), max_size=4))
 def test_any_refusal_is_shown_with_the_choices(stderr: str, known: list[str]) -> None:
     lines = slurms_words(stderr)
     is_unanswered(lines)
@@ -196,7 +193,6 @@ def test_summaries_of_several_jobs_are_read(text: str) -> None:
 @fuzzed(
     words("python train.py --lr '0.1'", "--resume {path}", "comment='a b' mail-type=END", "12.5 GiB", "\x1b"),
     cases=("'", "\\", '"a', "\0", MANY_DIGITS, "''", f"{MANY_DIGITS} MiB", "²GiB"),
-    num_examples=60,
 )
 def test_any_words_are_a_command_or_refused(text: str) -> None:
     belonging._words(text)
@@ -217,7 +213,6 @@ TRAINERS = tuple(
 @fuzzed(
     damaged_text(*TRAINERS, whole=True),
     cases=("def parse_arguments(\0", "def parse_arguments():\n" + "(" * 500),
-    num_examples=15,
 )
 def test_options_of_any_trainer_are_read_or_refused(source: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -239,7 +234,6 @@ HEAD = shared_cache._head_of(CommandResult(QUERY, 0, b"abc", "", 1.8e9, 0.5), [b
     damaged_value(json.loads(HEAD)).map(as_json),
     damaged_bytes(HEAD, whole=True),
     cases=((b'{"schema": 1, "argv": [], "returncode": Infinity}', b"[" * 5000),),
-    num_examples=30,
 )
 def test_a_kept_answer_of_any_bytes_is_one_or_none(value: bytes, torn: bytes) -> None:
     for head in (value + b"\n", torn):
@@ -270,7 +264,6 @@ KEYS = (
         [f"\x1b[{MANY_DIGITS};{MANY_DIGITS}R"],
         ["\x1b[27;²;13~"],
     ),
-    num_examples=30,
 )
 def test_any_bytes_of_a_terminal_become_keys_or_are_dropped(sent: list[str]) -> None:
     sequences, parser = WholeSequences(), PatientParser()

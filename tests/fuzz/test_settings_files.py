@@ -150,7 +150,7 @@ def test_any_config_is_read_or_every_mistake_in_it_is_named(text: str) -> None:
     refused_or_read(read_remembered, text, "remembered.toml")
 
 
-@fuzzed(of(CONFIG), cases=HOSTILE, num_examples=20)
+@fuzzed(of(CONFIG), cases=HOSTILE)
 def test_settings_come_of_any_config_or_a_line_that_says_why_not(text: str) -> None:
     def load_it(path: Path) -> object:
         home = {"COACH_HOME": str(path.parent), "COACH_SITE": str(path), "HOME": str(path.parent)}
@@ -169,14 +169,14 @@ def test_any_recipe_or_drill_is_read_or_refused(text: str) -> None:
     refused_or_read(lambda path: read_recipe_file(path, ROOT / "trainers"), text, "own.toml")
 
 
-@fuzzed(of(WORDINGS), cases=HOSTILE, num_examples=8)
+@fuzzed(of(WORDINGS), cases=HOSTILE)
 def test_any_file_of_wordings_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(UserError):
         parse_file(text, "rules.toml")
     refused_or_read(rule_files.read_file, text, "rules.toml")
 
 
-@fuzzed(of(PLAN), cases=HOSTILE, num_examples=30)
+@fuzzed(of(PLAN), cases=HOSTILE)
 def test_any_plan_of_a_workshop_is_read_or_refused(text: str) -> None:
     with tempfile.TemporaryDirectory() as home:
         settings = load({"COACH_HOME": home, "HOME": home}, lambda root: None)
@@ -207,7 +207,6 @@ JSON = '{"optim": {"lr": 1e-4, "betas": [0.9]}, "batch_size": 32, "name": "x\\u0
         ("a: 2001-99-99", ".yaml"),
         (": :\n- -", ".yml"),
     ),
-    num_examples=25,
 )
 def test_values_of_any_config_file_are_found_or_it_is_no_config_file(text: str, suffix: str) -> None:
     try:

@@ -259,7 +259,6 @@ SMALL = (
         "²",
         "1\n",
     ),
-    num_examples=100,
 )
 def test_any_word_is_a_value_or_none(text: str) -> None:
     found: list[object] = []
@@ -290,7 +289,6 @@ def test_any_word_is_a_value_or_none(text: str) -> None:
         f"{MANY_DIGITS}_1",
         "1_[0-9:0]",
     ),
-    num_examples=60,
 )
 def test_any_array_and_dependency_is_read(text: str) -> None:
     tasks = parse_task_ids(text)
