@@ -22,6 +22,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -119,9 +120,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def stories() -> frozenset[str]:
-    """The real tests of `make test`, each named in `README.md` as `FILE::TEST`, with `[…]` for one case of
-    it."""
-    return frozenset(re.findall(r"`([\w/]+\.py::[^`]+)`", (Path(__file__).parent / "README.md").read_text()))
+    """The real tests of `make test`: `FILE::TEST` of each test that `README.md` lists below its file, with
+    `[…]` for one case of it."""
+    text = (Path(__file__).parent / "README.md").read_text().partition("## Stories")[2]
+    found = re.findall(r"^`([^`]+)`$|^- `([^`]+)`$", text, re.MULTILINE)
+    files = accumulate((file for file, _ in found), lambda before, file: file or before)
+    return frozenset(f"{file}::{test}" for file, (_, test) in zip(files, found, strict=True) if test)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import stories
 from tests.installed import REPOSITORY
 
 MAX_LINES, MAX_WIDTH, MAX_OVERVIEW = 30, 110, 80
@@ -29,7 +30,7 @@ _MADE_BY_COACH = {"config.toml", "remembered.toml"}
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_has_a_page_that_is_read_in_a_minute(room: str) -> None:
-    lines = (REPOSITORY / room / "README.md").read_text().splitlines()
+    lines = (REPOSITORY / room / "README.md").read_text().partition("## Stories")[0].splitlines()
     assert lines[0].startswith("# ")
     assert len(lines) <= MAX_LINES
     assert [line for line in lines if len(line) > MAX_WIDTH] == []
@@ -39,6 +40,18 @@ def test_a_room_has_a_page_that_is_read_in_a_minute(room: str) -> None:
 def test_a_rooms_page_names_files_that_exist(room: str) -> None:
     text = (REPOSITORY / room / "README.md").read_text()
     missing = [name for name in _FILE.findall(text) if not _exists(name, room)]
+    assert missing == []
+
+
+def test_each_story_of_the_tests_is_a_test() -> None:
+    named = stories()
+    assert len(named) >= 50
+    missing = [
+        story
+        for story in sorted(named)
+        for file, test in [story.split("::")]
+        if f"def {test.partition('[')[0]}(" not in (REPOSITORY / "tests" / file).read_text()
+    ]
     assert missing == []
 
 

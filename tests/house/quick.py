@@ -30,7 +30,7 @@ WALKS = re.compile(r"^from tests\.tui\.(?:texts|every_screen) import", re.MULTIL
 """What goes through every screen takes a minute."""
 NOT_HERE = (
     "long gpu cluster site other_slurm scale terminal train frameworks language kernels proof environments "
-    "modules"
+    "modules real"
 )
 """Markers of tests that wait for a cluster, a terminal or a training."""
 GUARDS = {
