@@ -66,7 +66,8 @@ def test_the_queue_of_a_user_with_every_kind_of_job(slurm: SlurmCluster) -> None
     assert (jobs[ended].state, jobs[ended].exit_code) == ("FAILED", 42)
     own = jobs_of(JobsSource(io_of(slurm), "nobody", 10, is_all=False))
     mine = {running, *asked, f"{array}_[0-9%2]", *named, ended}
-    assert mine <= jobs.keys() and mine <= own.keys()
+    assert mine <= jobs.keys()
+    assert mine <= own.keys()
 
 
 def test_nodes_show_allocated_gpus_and_a_hostile_drain_reason(slurm: SlurmCluster) -> None:
