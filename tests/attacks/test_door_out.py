@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from coach.cli import COMMANDS
+from tests.forked import typed_coach
 from tests.hostile import BIDI, CONTROLS, assert_harmless
 from tests.ignored_signals import let_children_hear
 from tests.installed import REPOSITORY
@@ -46,6 +47,9 @@ PAST_THE_STREAMS = {
 """Modules of commands and node code that name a standard stream's descriptor, and what for."""
 
 
+COACH = ("-m", "coach")
+
+
 def run_coach(
     home: Path,
     *words: object,
@@ -53,9 +57,20 @@ def run_coach(
     text: str = "",
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    program: Sequence[str] = ("-m", "coach"),
+    program: Sequence[str] = COACH,
 ) -> subprocess.CompletedProcess[str]:
     """`coach WORDS` in the folder `home`. With `max_file_bytes`, a longer file fails as on a full disk."""
+    environment = {
+        **{name: os.environ[name] for name in ("PATH", "COACH_AS_ROOT") if name in os.environ},
+        "HOME": str(home),
+        "COACH_HOME": str(home / "coach"),
+        "LC_ALL": "C.UTF-8",
+        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONDONTWRITEBYTECODE": "1",  # a limit of file sizes would leave half a compiled module
+        **(env or {}),
+    }
+    if program == COACH and max_file_bytes is None:
+        return typed_coach(words, environment, cwd=cwd or home, stdin=text)
 
     def limit() -> None:
         if max_file_bytes is not None:
@@ -65,15 +80,7 @@ def run_coach(
     return subprocess.run(
         [sys.executable, *program, *map(str, words)],
         cwd=cwd or home,
-        env={
-            **{name: os.environ[name] for name in ("PATH", "COACH_AS_ROOT") if name in os.environ},
-            "HOME": str(home),
-            "COACH_HOME": str(home / "coach"),
-            "LC_ALL": "C.UTF-8",
-            "PYTHONPATH": str(REPOSITORY),
-            "PYTHONDONTWRITEBYTECODE": "1",  # a limit of file sizes would leave half a compiled module
-            **(env or {}),
-        },
+        env=environment,
         input=text,
         capture_output=True,
         text=True,
@@ -108,12 +115,23 @@ def test_an_anonymized_recording_is_private_and_holds_no_secret(tmp_path: Path) 
     # The command line of a run is struck word by word: so the program reads them from a file.
     (tmp_path / "words").write_text(words)
     program = f"print(open({str(tmp_path / 'words')!r}).read(), flush=True)"
-    ran = run_coach(tmp_path, "run", "--", sys.executable, "-c", program)
+    interpreter = ("-u", *COACH)  # a run measures a process of its own, no fork of the tests
+    ran = run_coach(tmp_path, "run", "--", sys.executable, "-c", program, program=interpreter)
     assert ran.returncode == 0, ran.stderr
     (run,) = (tmp_path / "coach" / "runs").glob("2*")
     file = tmp_path / "kept.coach"
     recorded = run_coach(
-        tmp_path, "record", file, "--anonymize", "--run", run.name, "--for", "2", "--backend", "local"
+        tmp_path,
+        "record",
+        file,
+        "--anonymize",
+        "--run",
+        run.name,
+        "--for",
+        "2",
+        "--backend",
+        "local",
+        program=interpreter,
     )
     assert recorded.returncode == 0, recorded.stderr
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
