@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,12 @@ def find_recipes(
             problems.append(problem)
     recipes, unreadable = _read_all(paths, data)
     return tuple(recipes), (*problems, *unreadable)
+
+
+@cache
+def shipped_recipes() -> tuple[Recipe, ...]:
+    """coach's own recipes, read once: they are part of the program."""
+    return find_recipes()[0]
 
 
 def find_drills(data: Path | None = None) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
@@ -125,8 +132,15 @@ def is_shipped(recipe: Recipe) -> bool:
 
 def packages_of_trainer(recipe: Recipe) -> tuple[str, ...]:
     """The packages that the recipe's trainer always imports, also through trainers/common."""
-    folder = recipe.own_trainers or data_dir() / "trainers"
-    return packages_of(folder / recipe.trainer, [folder])
+    if recipe.own_trainers:
+        return packages_of(recipe.own_trainers / recipe.trainer, [recipe.own_trainers])
+    return _packages_of_shipped(recipe.trainer)
+
+
+@cache
+def _packages_of_shipped(trainer: str) -> tuple[str, ...]:
+    folder = data_dir() / "trainers"
+    return packages_of(folder / trainer, [folder])
 
 
 def lesson_of(recipe: Recipe) -> str:

@@ -36,7 +36,7 @@ from coach.launch.environment_check import (
 from coach.launch.interpreter import choose_environment, choose_python, python_of_own
 from coach.launch.limits import check_limits, num_alive
 from coach.launch.plan import Facts, make_plan
-from coach.launch.recipe import Recipe, data_dir, find_recipes, is_shipped, recipe_of
+from coach.launch.recipe import Recipe, data_dir, is_shipped, recipe_of, shipped_recipes
 from coach.launch.resources import Site
 from coach.launch.script import Paths
 from coach.launch.snapshot import code_dir, snapshot_files
@@ -231,7 +231,7 @@ def _checked(
     whole = replace(environment, setup=(*environment.setup, *(request.setup or ())))
     check = check_environment(whole, python, env, io, modules_of(recipe))
     try:
-        return torch_notes(environment, python, check, recipe, find_recipes()[0], is_named=is_named)
+        return torch_notes(environment, python, check, recipe, shipped_recipes(), is_named=is_named)
     except UserError as error:
         runs_here = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
         launches = [run.launch for run in runs_here if run.is_mine and run.state == "COMPLETED"]
