@@ -16,6 +16,8 @@ import pytest
 from tests.ignored_signals import let_children_hear
 from tests.installed import REPOSITORY
 
+pytestmark = pytest.mark.real
+
 ARGV, URL, ENVIRONMENT, REMOTE = (
     "s3cretArgv0001",
     "s3cretUrl0001",

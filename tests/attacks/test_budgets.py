@@ -17,6 +17,8 @@ from tests.ignored_signals import let_children_hear
 from tests.installed import REPOSITORY
 from tests.waiting import PATIENCE
 
+pytestmark = pytest.mark.real
+
 BLANKS_MIB = 300
 MAX_CPU_S = 10.0
 """Seconds. It took 80 s to search that many blanks again and again."""

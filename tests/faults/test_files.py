@@ -25,6 +25,8 @@ from tests.faults.test_kills import all_moments
 from tests.faults.world import World, Worlds
 from tests.waiting import PATIENCE
 
+pytestmark = pytest.mark.real
+
 ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "ESTALE", "EIO", "EACCES")
 
 

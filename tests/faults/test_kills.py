@@ -1,6 +1,6 @@
 """Kill -9 at a boundary between two system calls: no run is lost, no order given twice, nothing left running.
 
-`make test` takes some moments of each program, `make test-long` up to 200: all that there are, where a
+`make test-real` takes some moments of each program, `make test-long` up to 200: all that there are, where a
 program makes fewer changes. With COACH_FAULTS_TABLE=FILE the long part writes a row for each kill there.
 """
 
@@ -16,7 +16,7 @@ from tests.faults.kill_points import CHANGING, Moment, forked, moments_of, sprea
 from tests.faults.programs import VICTIMS, Victim
 from tests.faults.world import Worlds
 
-pytestmark = [pytest.mark.strace]
+pytestmark = [pytest.mark.strace, pytest.mark.real]
 
 SOME = {
     "launch": 5,
@@ -30,7 +30,7 @@ SOME = {
     "verdict in the job": 3,
     "cohort writer": 3,
 }
-"""Ten of each were asked for: each costs a start of coach, and `make test` has to stay short."""
+"""Ten of each were asked for: each costs a start of coach, and `make test-real` has to stay short."""
 MANY = 200
 
 

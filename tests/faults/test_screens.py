@@ -1,6 +1,6 @@
 """Kill -9 of the screens, as they are about to change something: nothing is lost, and the next start goes on.
 
-`make test` takes some moments, `make test-long` all of them. With COACH_FAULTS_TABLE=FILE the long part
+`make test-real` takes some moments, `make test-long` all of them. With COACH_FAULTS_TABLE=FILE the long part
 appends its rows there.
 """
 
@@ -18,8 +18,10 @@ from tests.faults.kill_points import forked
 from tests.faults.world import Worlds
 from tests.waiting import PATIENCE
 
+pytestmark = pytest.mark.real
+
 SOME = 3
-"""Ten were asked for: each costs two starts of the screens, and `make test` has to stay short."""
+"""Ten were asked for: each costs two starts of the screens, and `make test-real` has to stay short."""
 
 
 @pytest.fixture(scope="module")

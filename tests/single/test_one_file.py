@@ -18,7 +18,7 @@ from tests.single.conftest import OneFile
 from tests.terminal.tmux import Terminal
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.root, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.root, pytest.mark.real, pytest.mark.xdist_group("cluster")]
 
 SMALL = (
     *("--gpus", "0", "--cpus-per-task", "1", "--set", "max_steps=5"),
