@@ -15,6 +15,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis, Finding, Hit, NotMeasured, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.rules import blindness, thresholds
+from coach.rules.advice.circumstances import fitting
 from coach.rules.base import Rule
 from coach.rules.causes import REGISTER, Code, Edge, Register, Says, Status
 from coach.rules.from_logs.mere_mentions import happened
@@ -76,6 +77,7 @@ class Engine:
                 blind.append(_failed(rule, error))
                 continue
             for hit in hits:
+                hit = replace(hit, fixes=fitting(hit.fixes, snapshot))
                 is_expected = rule.code in expected
                 if is_expected:
                     hit = _on_purpose(hit)

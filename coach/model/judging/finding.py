@@ -79,6 +79,9 @@ class Fix:
     command: str | None = None
     changes_learning: bool = False
     """True if it changes the result of the training. Such a fix is never applied without asking."""
+    needs: tuple[str, ...] = ()
+    """What the fix presupposes, as `dataloader` or `scheduler:slurm`. It is shown only where the log, the
+    script or the run shows all of them (rules/advice/circumstances.py has the list)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coach.model.error_block import ErrorBlock
+from coach.model.judging.finding import Fix
 
 MAX_LINE_BYTES = 16 << 10
 """Longer log lines are cut."""
@@ -44,6 +45,11 @@ class Signature:
     """True: also match the rows of a table, as `step=10, loss=2.3` with the names of its header."""
     max_chars: int = MAX_SEARCHED_CHARS
     """A pattern that takes linear time may search more characters of a line."""
+    cause: str | None = None
+    """A more exact cause than the rule's own."""
+    fixes: tuple[Fix, ...] = ()
+    """The fixes of this wording, the likeliest first; empty: those of the rule. `{name}` in a title or a
+    command stands for the field of that name."""
 
 
 MARK = ""
@@ -70,6 +76,8 @@ class LogHit:
     """The error block that contains the line."""
     row: str = ""
     """For the row of a table its values, with the names of the header; else empty."""
+    wording: Signature | None = None
+    """The signature that matched; None for a hit that is not the scanner's."""
 
     @property
     def named(self) -> str:

@@ -17,6 +17,7 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.model.training.run import Refusal
+from coach.rules.advice.circumstances import fixes_of_wording
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.aftermath import lines_below, only_error, went_on
 from coach.rules.from_logs.hidden_crash import told_as_hidden
@@ -65,7 +66,7 @@ class EndingRule(Rule):
 
     def cause_of(self, hit: LogHit) -> str | None:
         """A more exact cause than the rule's own, if the line names one."""
-        return None
+        return hit.wording.cause if hit.wording is not None else None
 
     def confidence_of(self, hit: LogHit) -> float:
         """Confidence, 0 to 1. Override it where some lines prove less than others."""
@@ -150,7 +151,7 @@ class EndingRule(Rule):
             evidence=(quote(first), *([frame] if frame else []), *self.more_evidence(first, snapshot)),
             confidence=confidence,
             subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
-            fixes=tuple(self.fixes(first, snapshot)),
+            fixes=fixes_of_wording(first, snapshot) or tuple(self.fixes(first, snapshot)),
             severity=severity,
             cause=self.cause_of(first),
             since_s=first.time_s,

@@ -19,14 +19,17 @@ from types import MappingProxyType
 from typing import Any
 
 from coach.model.errors import UserError
+from coach.model.judging.finding import Fix
 from coach.model.toml_text import parse_toml
 from coach.model.training.log import Signature
+from coach.rules.advice.circumstances import is_known
 from coach.rules.wordings.literals import literals_of
 
 COMPILED = "compiled.json"
-_GROUP_KEYS = ("rule", "kind", "head", "unless", "any_level", "in_error", "reads_source", "wording")
+_GROUP_KEYS = ("rule", "kind", "head", "unless", "any_level", "in_error", "reads_source", "remedy", "wording")
 _FORM = "see docs/how-to for the form"
-_ROW_KEYS = ("pattern", "example", "seen", "source", "bare")
+_ROW_KEYS = ("pattern", "example", "seen", "source", "bare", "cause", "remedy")
+_FIX_KEYS = ("title", "changes", "command", "changes_learning", "needs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def parse_file(text: str, file: str) -> RuleFile:
         document = parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file}: {error}", "it must be TOML with [[group]] and [[group.wording]]") from error
-    _check_keys(document, ("group", "thresholds"), file)
+    _check_keys(document, ("group", "remedies", "thresholds"), file)
     return RuleFile(_groups(document, file), _thresholds(document.get("thresholds", {}), file))
 
 
@@ -77,14 +80,52 @@ def _thresholds(tables: Any, file: str) -> Mapping[str, Mapping[str, float]]:
 
 
 def _groups(document: Mapping[str, Any], file: str) -> tuple[Wording, ...]:
+    remedies = _remedies(document.get("remedies", {}), file)
     groups = document.get("group", [])
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise UserError(f"{file}: group must be a list of tables", "write [[group]]")
-    return tuple(row for number, group in enumerate(groups, 1) for row in _group(group, number, file))
+    return tuple(
+        row
+        for number, group in enumerate(groups, 1)
+        for row in _group(group, f"{file}: group {number}", remedies)
+    )
 
 
-def _group(group: Mapping[str, Any], number: int, file: str) -> Iterable[Wording]:
-    place = f"{file}: group {number}"
+def _remedies(tables: Any, file: str) -> Mapping[str, tuple[Fix, ...]]:
+    """Name → fixes, the likeliest first. Rows name the one that fits them."""
+    if not isinstance(tables, dict) or not all(isinstance(fixes, list) for fixes in tables.values()):
+        raise UserError(
+            f"{file}: remedies must hold a list of tables for each name", "write [[remedies.NAME]]"
+        )
+    return {
+        name: tuple(_fix(fix, f"{file}: remedies.{name}, fix {at}") for at, fix in enumerate(fixes, 1))
+        for name, fixes in tables.items()
+    }
+
+
+def _fix(table: Any, place: str) -> Fix:
+    if not isinstance(table, dict):
+        raise UserError(f"{place}: it is no table", "write [[remedies.NAME]] with a title")
+    _check_keys(table, _FIX_KEYS, place)
+    changes, needs = table.get("changes", {}), table.get("needs", [])
+    if not isinstance(changes, dict):
+        raise UserError(f"{place}: changes is no table", 'write changes = { precision = "bf16" }')
+    if not isinstance(needs, list) or not all(isinstance(need, str) and is_known(need) for need in needs):
+        raise UserError(
+            f"{place}: needs {needs!r} has one that coach cannot see", 'write needs = ["dataloader"]'
+        )
+    return Fix(
+        title=_text(table, "title", place),
+        changes=changes,
+        command=_text_or_none(table, "command", place),
+        changes_learning=_flag(table, "changes_learning", place),
+        needs=tuple(needs),
+    )
+
+
+def _group(
+    group: Mapping[str, Any], place: str, remedies: Mapping[str, tuple[Fix, ...]]
+) -> Iterable[Wording]:
     _check_keys(group, _GROUP_KEYS, place)
     rule, kind = _text(group, "rule", place), _text(group, "kind", place)
     place = f"{place} ({rule} {kind})"
@@ -92,10 +133,12 @@ def _group(group: Mapping[str, Any], number: int, file: str) -> Iterable[Wording
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{place}: it has no wording", "write [[group.wording]] with pattern and example")
     for at, row in enumerate(rows, 1):
-        yield _row(row, group, f"{place}, wording {at}")
+        yield _row(row, group, f"{place}, wording {at}", remedies)
 
 
-def _row(row: Mapping[str, Any], group: Mapping[str, Any], place: str) -> Wording:
+def _row(
+    row: Mapping[str, Any], group: Mapping[str, Any], place: str, remedies: Mapping[str, tuple[Fix, ...]]
+) -> Wording:
     _check_keys(row, _ROW_KEYS, place)
     pattern, example = _text(row, "pattern", place), _text(row, "example", place)
     seen, source = _text_or_none(row, "seen", place), _text_or_none(row, "source", place)
@@ -103,6 +146,11 @@ def _row(row: Mapping[str, Any], group: Mapping[str, Any], place: str) -> Wordin
         raise UserError(
             f"{place}: give seen or source, the place where the wording occurred",
             "seen = an address or a recording; source = a framework's file and version",
+        )
+    remedy = _text_or_none(row, "remedy", place) or _text_or_none(group, "remedy", place)
+    if remedy is not None and remedy not in remedies:
+        raise UserError(
+            f"{place}: there is no remedy {remedy!r}", f"write [[remedies.{remedy}]] with a title"
         )
     whole = (_text_or_none(group, "head", place) or "") + pattern
     unless = _text_or_none(group, "unless", place)
@@ -121,6 +169,8 @@ def _row(row: Mapping[str, Any], group: Mapping[str, Any], place: str) -> Wordin
         is_heeded=not _flag(group, "any_level", place),
         in_error=_flag(group, "in_error", place) and not _flag(row, "bare", place),
         reads_source=_flag(group, "reads_source", place),
+        cause=_text_or_none(row, "cause", place),
+        fixes=remedies[remedy] if remedy is not None else (),
     )
     return Wording(signature, example, seen, source)
 
@@ -184,10 +234,15 @@ def shipped() -> Mapping[str, tuple[Signature, ...]]:
     tables = shipped_files()
     compiled = json.loads(files(__package__).joinpath(COMPILED).read_bytes())
     if not tables or compiled["digest"] == digest(tables):
-        rows = [Signature(**{**row, "literals": tuple(row["literals"])}) for row in compiled["rows"]]
+        rows = [_of_json(row) for row in compiled["rows"]]
     else:
         rows = [row.signature for table in tables for row in parse(table.read_text("utf-8"), table.name)]
     return MappingProxyType(by_rule(rows))
+
+
+def _of_json(row: Mapping[str, Any]) -> Signature:
+    fixes = tuple(Fix(**{**fix, "needs": tuple(fix.get("needs", ()))}) for fix in row.get("fixes", ()))
+    return Signature(**{**row, "literals": tuple(row["literals"]), "fixes": fixes})
 
 
 def by_rule(rows: Iterable[Signature]) -> Mapping[str, tuple[Signature, ...]]:

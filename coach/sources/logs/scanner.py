@@ -292,7 +292,10 @@ class LogScanner:
                 continue
             fields = {key: value for key, value in match.groupdict().items() if value is not None}
             rank, time_s = line.rank, parse_time_s(line.raw)
-            hit = LogHit(signature.rule, signature.name, self._file, number, line.text, fields, rank, time_s)
+            hit = LogHit(
+                *(signature.rule, signature.name, self._file, number, line.text, fields, rank, time_s),
+                wording=signature,
+            )
             if around.reader is None:
                 yield index, hit
             elif around.reader.is_closed:

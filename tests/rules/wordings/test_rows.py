@@ -32,6 +32,39 @@ def test_a_row_is_a_signature_with_the_words_of_its_group() -> None:
     )
 
 
+REMEDY = """
+[[remedies.room]]
+title = "Clean {what}"
+command = "du -sh {what}"
+needs = ["scheduler:slurm"]
+"""
+
+
+def test_a_row_names_its_own_fixes_and_cause() -> None:
+    (row,) = parse(REMEDY + GOOD + 'remedy = "room"\ncause = "disk_quota"\n', "site.toml")
+    assert row.signature.cause == "disk_quota"
+    (fix,) = row.signature.fixes
+    assert (fix.title, fix.command, fix.needs) == ("Clean {what}", "du -sh {what}", ("scheduler:slurm",))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('remedy = "room"', 'remedy = "rom"', "there is no remedy 'rom'"),
+        ("scheduler:slurm", "scheduler:mine", "that coach cannot see"),
+        ("title = ", "titel = ", "titel is not known here"),
+        ("[[remedies.room]]", "[remedies.room]", "remedies must hold a list of tables"),
+        ("command = ", "changes = ", "changes is no table"),
+    ],
+)
+def test_a_mistake_in_a_remedy_is_named_with_its_place(old: str, new: str, words: str) -> None:
+    text = REMEDY + GOOD + 'remedy = "room"\n'
+    assert old in text
+    with pytest.raises(UserError, match=r"site\.toml") as caught:
+        parse(text.replace(old, new), "site.toml")
+    assert words in caught.value.message
+
+
 def test_a_file_may_hold_thresholds_alone() -> None:
     assert parse_file("[thresholds.GPU005]\nwarning_share = 0.3\n", "site.toml").thresholds == {
         "GPU005": {"warning_share": 0.3}

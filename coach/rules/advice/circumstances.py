@@ -1,0 +1,109 @@
+"""Which fixes fit a target: what a fix presupposes must be shown by its log, its script or its run.
+
+A fix names as data what it needs, so that one place decides for the rules and for the tables of wordings.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from coach.model.judging.finding import Fix
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit
+
+MAX_FIXES = 3
+"""A finding shows this many fixes: of a longer list the later ones are not read."""
+UNKNOWN_SCHEDULER = "scheduler:unknown"
+"""Needed by advice for a target whose scheduler is not shown."""
+_NOT = "not "
+"""Begins a need that must not be shown."""
+_SHOWN_BY: Mapping[str, re.Pattern[str]] = {
+    "dataloader": re.compile(r"(?i)data_?loader|num_workers"),
+    "checkpoint": re.compile(
+        r"(?i)\b(?:sav|writ|load|restor|resum)\w{0,8}\b.{0,60}(?:checkpoint|ckpt)"
+        r"|(?:checkpoint|ckpt).{0,60}\b(?:saved|written|loaded)|\bcheckpoint-\d|\.ckpt\b"
+    ),
+    "torchrun": re.compile(r"torchrun|torch[./]distributed[./](?:run|elastic|launch)"),
+    "torch.compile": re.compile(r"torch\.compile|torch[./]_(?:dynamo|inductor)"),
+    "accelerate": re.compile(r"accelerate"),
+    "deepspeed": re.compile(r"(?i)deepspeed"),
+    "transformers": re.compile(r"transformers|huggingface"),
+    "lightning": re.compile(r"(?i)lightning"),
+    "conda": re.compile(r"(?i)conda|mamba"),
+    "container": re.compile(r"(?i)apptainer|singularity|docker|podman|enroot|pyxis"),
+}
+"""Need → words in a log that show it."""
+_SCHEDULERS: Mapping[str, re.Pattern[str]] = {
+    "slurm": re.compile(r"slurmstepd|\bsrun\b|\bsbatch\b|\bsalloc\b|SBATCH|SLURM_"),
+    "pbs": re.compile(r"\bPBS\b|PBS_"),
+    "lsf": re.compile(r"\bLSF\b|LSB_|BSUB|\bbsub\b|\bTERM_[A-Z]{3}"),
+    "sge": re.compile(r"\bSGE\b|SGE_|Grid Engine|\bh_(?:vmem|rt)\b|\bq(?:conf|acct)\b"),
+}
+"""Scheduler → its words in a log. The first one that is shown counts."""
+_SLURM_LOG = re.compile(r"\bslurm[-_.]?\w{0,60}?\d+[\w.]*$")
+_FIELD = re.compile(r"(?<!\$)\{(\w+)\}")
+
+
+def fitting(fixes: Iterable[Fix], snapshot: TargetSnapshot) -> tuple[Fix, ...]:
+    """The first fixes whose needs the target shows, at most MAX_FIXES."""
+    fixes, text = tuple(fixes), ""
+    if any(fix.needs for fix in fixes):
+        text = "\n".join(line for tail in snapshot.log_tails for line in tail.plain)
+    return tuple(fix for fix in fixes if all(_is_shown(need, snapshot, text) for need in fix.needs))[
+        :MAX_FIXES
+    ]
+
+
+def fixes_of_wording(hit: LogHit, snapshot: TargetSnapshot) -> tuple[Fix, ...]:
+    """The fixes of the row that matched, with the values of its line; empty if it has none that fits."""
+    fixes = hit.wording.fixes if hit.wording is not None else ()
+    return fitting((_filled(fix, hit.fields) for fix in fixes if _fields(fix) <= hit.fields.keys()), snapshot)
+
+
+def scheduler_of(snapshot: TargetSnapshot, text: str) -> str:
+    """`slurm`, `pbs`, `lsf`, `sge`, `none` for a run without one, or `unknown`."""
+    run = snapshot.run
+    if snapshot.job is not None or (run is not None and run.backend == "slurm"):
+        return "slurm"
+    if run is not None and run.backend == "local":
+        return "none"
+    named = next((name for name, words in _SCHEDULERS.items() if words.search(text)), None)
+    is_slurm_log = any(_SLURM_LOG.search(tail.file) for tail in snapshot.log_tails)
+    return named or ("slurm" if is_slurm_log else "unknown")
+
+
+def _is_shown(need: str, snapshot: TargetSnapshot, text: str) -> bool:
+    if need.startswith(_NOT):
+        return not _is_shown(need.removeprefix(_NOT), snapshot, text)
+    kind, _, scheduler = need.partition(":")
+    if kind == "scheduler":
+        return scheduler_of(snapshot, text) == scheduler
+    run = snapshot.run
+    if need == "recipe":
+        return run is not None and bool(run.launch.get("recipe"))
+    if need == "dataloader" and run is not None and run.parameters.get("num_workers"):
+        return True
+    if need == "checkpoint" and snapshot.checkpoints:
+        return True
+    return bool(_SHOWN_BY[need].search(text))
+
+
+def is_known(need: str) -> bool:
+    """True if some target can show this need."""
+    need = need.removeprefix(_NOT)
+    return need in (*_SHOWN_BY, "recipe", UNKNOWN_SCHEDULER, "scheduler:none") or (
+        need.removeprefix("scheduler:") in _SCHEDULERS
+    )
+
+
+def _fields(fix: Fix) -> set[str]:
+    return {*_FIELD.findall(fix.title), *_FIELD.findall(fix.command or "")}
+
+
+def _filled(fix: Fix, fields: Mapping[str, str]) -> Fix:
+    """A command gets the values quoted: they are a program's words, and may be pasted into a shell."""
+    command = fix.command and _FIELD.sub(lambda found: shlex.quote(fields[found[1]]), fix.command)
+    return replace(fix, title=_FIELD.sub(lambda found: fields[found[1]], fix.title), command=command)
