@@ -145,6 +145,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "batch_without_gain": "A larger batch brought no more samples a second: the limit is elsewhere.",
         "checkpoint_by_every_rank": "Several ranks write over one another's checkpoint.",
         "checkpoint_corrupt": "A file of weights is truncated, or is not a valid one.",
+        "checkpoint_world_size": "The checkpoint was saved by another number of ranks.",
         "code_error": "The program has a mistake.",
         "conda_not_initialised": "The batch script could not activate its environment.",
         "container_start": "The container engine did not start the container.",
@@ -186,6 +187,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "idle_ranks": "Ranks or GPUs that the job has do not train.",
         "illegal_memory_access": "A kernel read or wrote an invalid memory address.",
         "input_bound": "The training waits for its data.",
+        "io_error": "A file system could not read or write.",
         "invalid_device_ordinal": "A process asks for a GPU that the job does not have.",
         "loss_divergence": "The training gets worse instead of better.",
         "loss_spikes": "The loss jumps up again and again.",
@@ -248,7 +250,9 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "uneven_gpus": "One GPU has far less or far more work than the others.",
         "unknown_failure": "The job failed, and the reason is not known.",
         "vanishing_gradients": "The gradients are too small to change the weights.",
+        "too_few_gpus": "The program wants more GPUs than the job has.",
         "version_conflict": "Packages of the environment do not fit together.",
+        "weights_only_load": "torch.load refuses objects in the file that are no weights.",
         "xid_hw_error": "The driver reported an error of a GPU.",
     }
 )

@@ -15,7 +15,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis, Finding, Hit, NotMeasured, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.rules import blindness, thresholds
-from coach.rules.advice.circumstances import fitting
+from coach.rules.advice.circumstances import PRIMARY, fitting
 from coach.rules.base import Rule
 from coach.rules.causes import REGISTER, Code, Edge, Register, Says, Status
 from coach.rules.from_logs.mere_mentions import happened
@@ -384,7 +384,7 @@ class _Order:
             subject=hit.subject,
             summary=hit.summary,
             evidence=hit.evidence,
-            fixes=hit.fixes,
+            fixes=tuple(fix for fix in hit.fixes if is_primary or PRIMARY not in fix.needs),
             since_s=condition.since_s,
         )
 

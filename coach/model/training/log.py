@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coach.model.error_block import ErrorBlock
 from coach.model.judging.finding import Fix
@@ -47,7 +47,7 @@ class Signature:
     """A pattern that takes linear time may search more characters of a line."""
     cause: str | None = None
     """A more exact cause than the rule's own."""
-    fixes: tuple[Fix, ...] = ()
+    fixes: tuple[Fix, ...] = field(default=(), hash=False)
     """The fixes of this wording, the likeliest first; empty: those of the rule. `{name}` in a title or a
     command stands for the field of that name."""
 

@@ -16,6 +16,8 @@ from coach.model.training.log import LogHit
 
 MAX_FIXES = 3
 """A finding shows this many fixes: of a longer list the later ones are not read."""
+PRIMARY = "primary"
+"""Needed by advice for a finding that nothing else explains. The engine, which orders findings, decides it."""
 UNKNOWN_SCHEDULER = "scheduler:unknown"
 """Needed by advice for a target whose scheduler is not shown."""
 _NOT = "not "
@@ -33,6 +35,10 @@ _SHOWN_BY: Mapping[str, re.Pattern[str]] = {
     "transformers": re.compile(r"transformers|huggingface"),
     "lightning": re.compile(r"(?i)lightning"),
     "conda": re.compile(r"(?i)conda|mamba"),
+    "inodes": re.compile(
+        r"\bIUse%|\bInodes\b|\binodes? (?:quota|limit)|\bfiles? (?:quota|limit)|\bnumber of files\b"
+        r"|\bfiles +quota\b"
+    ),
     "container": re.compile(r"(?i)apptainer|singularity|docker|podman|enroot|pyxis"),
 }
 """Need → words in a log that show it."""
@@ -82,6 +88,8 @@ def _is_shown(need: str, snapshot: TargetSnapshot, text: str) -> bool:
     if kind == "scheduler":
         return scheduler_of(snapshot, text) == scheduler
     run = snapshot.run
+    if need == PRIMARY:
+        return True
     if need == "recipe":
         return run is not None and bool(run.launch.get("recipe"))
     if need == "dataloader" and run is not None and run.parameters.get("num_workers"):

@@ -15,6 +15,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Fix
 from coach.model.slurm.memory import spell_memory
 from coach.model.training.run import Run
+from coach.rules.advice.circumstances import UNKNOWN_SCHEDULER
 from coach.rules.advice.launched_with import (
     float_parameter,
     int_parameter,
@@ -121,6 +122,27 @@ def sharding(run: Run | None) -> Iterable[Fix]:
         yield Fix(f"{steps}: {title[0].lower()}{title[1:]}", changes)
 
 
+def ask_for_memory(why: str, size: str = "64G") -> Iterable[Fix]:
+    """How to ask for host memory, in the words of the scheduler that is shown."""
+    title = f"Ask for more host memory: {why}"
+    yield Fix(title, command=f"sbatch --mem={size} SCRIPT", needs=("scheduler:slurm",))
+    yield Fix(title, command=f"qsub -l mem={size.lower()}b SCRIPT", needs=("scheduler:pbs",))
+    yield Fix(title, command=f'bsub -M {size}B -R "rusage[mem={size}B]" < SCRIPT', needs=("scheduler:lsf",))
+    yield Fix(title, command=f"qsub -l h_vmem={size} SCRIPT", needs=("scheduler:sge",))
+    yield Fix(title, needs=("scheduler:none",))
+    yield Fix(f"{title} (Slurm: --mem)", needs=(UNKNOWN_SCHEDULER,))
+
+
+def ask_for_gpus() -> Iterable[Fix]:
+    """How to ask for GPUs, in the words of the scheduler that is shown."""
+    title = "Ask for GPUs, in a partition or queue that has them"
+    yield Fix(title, command="sbatch --gpus-per-node=1 SCRIPT", needs=("scheduler:slurm",))
+    yield Fix(title, command="qsub -l select=1:ngpus=1 SCRIPT", needs=("scheduler:pbs",))
+    yield Fix(title, command='bsub -gpu "num=1" < SCRIPT', needs=("scheduler:lsf",))
+    yield Fix(title, command="qsub -l gpu=1 SCRIPT", needs=("scheduler:sge",))
+    yield Fix(f"{title} (Slurm: --gpus-per-node)", needs=(UNKNOWN_SCHEDULER,))
+
+
 def declared(run: Run | None, remedy: str) -> dict[str, Any]:
     """The parameter changes that the run's recipe declares for a remedy; empty if it declares none, or they
     are set already."""
@@ -160,7 +182,7 @@ def more_memory(run: Run | None, wanted_mib: float, why: str, history: History) 
         wanted_mib, why = most, f"all that the node has; {why} would be more, so use less as well"
     spelt = spell_memory(wanted_mib, is_most=wanted_mib == most)
     if run is None:
-        yield Fix(f"Ask for more host memory: {why}", command=f"sbatch --mem={spelt} …")
+        yield from ask_for_memory(why, spelt)
     else:
         yield Fix(f"Memory per node → {spelt}: {why}", {"mem": spelt})
 
@@ -178,7 +200,10 @@ def saved_before_limit(
     """Periodic checkpoints and a signal before the limit, where the launch lacks them; advice in words if it
     has both, or if the job is short or unknown to coach."""
     if run is None or limit_s is None or limit_s < _MIN_LIMIT_S:
-        yield Fix(f"{title} (#SBATCH --signal=B:USR1@{_LEAD_S})")
+        yield Fix(
+            f"{title} (#SBATCH --signal=B:USR1@{_LEAD_S})",
+            needs=("not scheduler:pbs", "not scheduler:lsf", "not scheduler:sge"),
+        )
         return
     changes: dict[str, Any] = {}
     every = int_parameter(run, "checkpoint_every")

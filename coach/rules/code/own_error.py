@@ -10,11 +10,12 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Subject
 from coach.model.judging.outcome import RankEnd
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.advice.circumstances import fixes_of_wording
 from coach.rules.from_logs.aftermath import tail_of
 from coach.rules.from_logs.hidden_crash import told_as_hidden
 from coach.rules.from_logs.hidden_package import hiding_file, rename
 from coach.rules.from_logs.outcome import proof_of
-from coach.rules.from_logs.quoted_evidence import is_library, own_frame, quote, ranks_text
+from coach.rules.from_logs.quoted_evidence import hits_of, is_library, own_frame, quote, ranks_text
 
 _HYDRA_SAYS = re.compile(
     r"^(?:In '.*?': |Could not |Cannot find |You must specify |Primary config |Error (?:merging|parsing"
@@ -22,47 +23,6 @@ _HYDRA_SAYS = re.compile(
     r"|Ambiguous |Multiple values |Unrecognized |Duplicate )"
 )
 MAX_LINES_OF_HYDRA = 40
-_ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
-    (
-        re.compile(r"OperationalError\)?:? .{0,20}(?:database is locked|disk I/O error|locking protocol)"),
-        "Keep the SQLite file on the node's own disk: its locks do not work on many network file systems, "
-        "and one file has one writer at a time",
-    ),
-    (
-        re.compile(r"Target -?\d+ is out of bounds"),
-        "Labels must lie in 0 … C-1 for the C outputs of the model: print labels.min(), labels.max() and "
-        "the size of the last layer. Usual causes are labels that begin at 1, and a last layer that is too "
-        "small",
-    ),
-    (
-        re.compile(r"Timeout: The file lock '[^']{1,500}' could not be acquired"),
-        "See which process holds the lock; delete the lock file only if that process is gone",
-    ),
-    (
-        re.compile(r"\d: syntax error|unexpected EOF while looking for matching"),
-        "Correct that line of the script, or the quote or block above it that is still open; `bash -n "
-        "SCRIPT` checks a script without running it",
-    ),
-    (
-        re.compile(r"Fortran runtime error: End of file|forrtl: severe \(24\)"),
-        "See if the file that it reads is complete, and of the form that the program expects: it ended "
-        "before the program had all its values",
-    ),
-    (
-        re.compile(r"EOFError: EOF when reading a line"),
-        "A batch job has no standard input, and the program asks for a line of it (input()): give it the "
-        "answer by an option or a file",
-    ),
-    (
-        re.compile(r"JSONDecodeError: Expecting value: line 1 column 1 \(char 0\)"),
-        "Look at what is read: it is empty, or no JSON",
-    ),
-    (
-        re.compile(r"(?:JSONDecodeError|TOMLDecodeError): .{0,200}\bline \d{1,12},? column \d"),
-        "Correct the file that the shown line reads, at the line and column of the message",
-    ),
-)
-"""Advice for exceptions, by message."""
 _PLACES: tuple[tuple[re.Pattern[str], re.Pattern[str], int, int], ...] = (
     (
         re.compile(r"^yaml\.(?:\w+\.)*(?:Scanner|Parser|Composer|Constructor|Reader)Error: "),
@@ -135,11 +95,7 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
         ),
         confidence=0.8,
         subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
-        fixes=(
-            rename(*hides)
-            if hides is not None
-            else Fix(_advice_on_place(place[0]) if place else _advice(first, frame is not None)),
-        ),
+        fixes=(rename(*hides),) if hides is not None else _fixes(first, place, frame is not None, snapshot),
         since_s=first.time_s,
     )
     return told_as_hidden(hit, snapshot)
@@ -176,10 +132,18 @@ def _advice_on_place(place: re.Match[str]) -> str:
     )
 
 
-def _advice(hit: LogHit, is_line_shown: bool) -> str:
-    known = next((advice for pattern, advice in _ADVICE if pattern.search(hit.text)), None)
+def _fixes(
+    hit: LogHit, place: tuple[re.Match[str], int] | None, is_line_shown: bool, snapshot: TargetSnapshot
+) -> tuple[Fix, ...]:
+    """The fixes of the wording, by rows that hold advice alone, or else one general fix."""
+    if place is not None:
+        return (Fix(_advice_on_place(place[0])),)
+    rows = [
+        row for row in hits_of(snapshot, hit.rule, "advice") if (row.file, row.line) == (hit.file, hit.line)
+    ]
+    known = next(filter(None, (fixes_of_wording(row, snapshot) for row in (hit, *rows))), ())
     of_settings = None if is_line_shown else _OF_SETTINGS.get(hit.signature)
-    return known or of_settings or _advice_on_key(hit) or (_CORRECT if is_line_shown else _FIND)
+    return known or (Fix(of_settings or _advice_on_key(hit) or (_CORRECT if is_line_shown else _FIND)),)
 
 
 def _advice_on_key(hit: LogHit) -> str | None:

@@ -61,15 +61,6 @@ class NoKernelImage(EndingRule):
         return Severity.WARNING if hit.signature == "not_compatible" else None
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if (
-            hit is not None
-            and hit.signature == "no_image"
-            and ("needed" in hit.fields or "apability" in hit.text)
-        ):
-            yield Fix(
-                "Ask for a newer GPU, or choose an implementation that this one can run (attention: sdpa)"
-            )
-            return
         yield Fix(
             "Take a build that lists this GPU: compare the two",
             command=(

@@ -40,9 +40,6 @@ class ExtensionBuild(EndingRule):
     cause = "deepspeed_build"
     confidence = 0.95
 
-    def cause_of(self, hit: LogHit) -> str | None:
-        return "cuda_version_mismatch" if "versions" in hit.fields else None
-
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         fields = hit.fields
         if "versions" in fields:
@@ -64,12 +61,6 @@ class ExtensionBuild(EndingRule):
         )
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and ("library" in hit.fields):
-            yield Fix(
-                "Build it again in an empty folder: the files in the old one were built for another torch",
-                command="export TORCH_EXTENSIONS_DIR=$(mktemp -d)",
-            )
-            return
         yield Fix(
             "Load a compiler and the CUDA toolkit of torch's version in the job",
             command="python -c 'import torch; print(torch.version.cuda)'",

@@ -14,6 +14,7 @@ _OF_RANKS = re.compile(
     r"torch|c10d|accelerate|lightning|deepspeed|horovod|tensorflow|grpc|mpi4py|server socket"
 )
 """Words in the text or the files of an error about the port of the ranks, not a port of the program's own."""
+_SEVERAL_TASKS = re.compile(r"^srun: error: \S+: tasks \[?\d+[-,]")
 _FIELDS = ("port", "other", "taken", "utilized", "grpc", "busy", "range", "ray", "triton")
 
 
@@ -61,10 +62,32 @@ class PortInUse(EndingRule):
             )
             yield Fix("See on the node which other process holds it: ss -ltnp")
             return
-        yield Fix("On one node let torchrun choose the port: torchrun --standalone …")
+        if hit is not None and _is_of_own_tasks(hit, snapshot):
+            yield Fix(
+                "Start one torchrun on each node, not one in each task: it starts the ranks of its node itself, "
+                "and the others find its port in use",
+                command="srun --ntasks-per-node=1 torchrun --nproc-per-node=GPUS …",
+            )
+            yield Fix(
+                "Or start one task for each rank without a launcher, and let the program read its rank from "
+                "SLURM_PROCID"
+            )
+            return
+        yield Fix("On one node let torchrun choose the port", command="torchrun --standalone …")
         yield Fix(
-            "On several nodes derive the port from the job id: MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))"
+            "On several nodes derive the port from the job's number",
+            command="export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))",
+            needs=("not scheduler:pbs", "not scheduler:lsf", "not scheduler:sge"),
         )
+        yield Fix("See on the node which process holds the port", command="ss -ltnp")
+
+
+def _is_of_own_tasks(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if several tasks of the job wanted the port: all but one on a node then fail."""
+    hits = [each for each in snapshot.log_hits if each.rule == hit.rule and each.file == hit.file]
+    ranks = {each.rank for each in hits if each.rank is not None}
+    lines = (line for tail in snapshot.log_tails if tail.file == hit.file for line in tail.plain)
+    return len(ranks) > 1 or any(map(_SEVERAL_TASKS.search, lines))
 
 
 def _is_own_port(hit: LogHit) -> bool:

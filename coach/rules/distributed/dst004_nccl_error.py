@@ -74,8 +74,6 @@ class NcclError(EndingRule):
             yield Fix(
                 "Give each rank its own GPU: torch.cuda.set_device(local_rank) before init_process_group"
             )
-        elif hit is not None and "NCCL built in" in hit.text:
-            yield Fix("Take a CUDA build of torch, or the gloo backend for training on the CPU")
         else:
             yield Fix(
                 "Run once with NCCL_DEBUG=INFO: its last WARN names the call", {"env": {"NCCL_DEBUG": "INFO"}}

@@ -146,7 +146,7 @@ class CollectiveTimeout(EndingRule):
                 ),
                 confidence=hit.confidence,
                 subject=Subject(rank=odd.ranks[0]) if odd and len(odd.ranks) == 1 else Subject(),
-                fixes=tuple(_fixes(odd)),
+                fixes=tuple(_fixes(odd, _is_first(ranks))),
                 severity=hit.severity,
                 cause="rank_mismatch_collective" if odd and odd.is_mismatch else None,
                 since_s=hit.since_s,
@@ -287,7 +287,28 @@ def _called_otherwise(waiting: Mapping[int, _Rank]) -> OddRanks | None:
     return None
 
 
-def _fixes(odd: OddRanks | None) -> Iterable[Fix]:
+def _is_first(ranks: Mapping[int, _Rank]) -> bool:
+    """True if no rank is known to have completed any collective."""
+    known = [rank.seq if rank.completed is None else rank.completed + 1 for rank in ranks.values()]
+    return bool(known) and all(number is not None and number <= 1 for number in known)
+
+
+def _fixes(odd: OddRanks | None, is_first: bool) -> Iterable[Fix]:
+    if is_first and odd is None:
+        yield Fix(
+            "See with NCCL_DEBUG=INFO how the ranks connect: not even the first collective completed, so the "
+            "network, or GPUs that do not reach each other, is as likely as a rank that did not join",
+            {"env": {"NCCL_DEBUG": "INFO"}},
+        )
+        yield Fix(
+            "Try one way after the other on two ranks: NCCL_P2P_DISABLE=1, NCCL_IB_DISABLE=1, and "
+            "NCCL_SOCKET_IFNAME with the interface that all nodes have (ip -br address)",
+            command="NCCL_DEBUG=INFO NCCL_P2P_DISABLE=1 torchrun --nproc-per-node=2 PROGRAM",
+        )
+        yield Fix(
+            "See that each rank has its own GPU: torch.cuda.set_device(local_rank) before the first collective"
+        )
+        return
     whom = ranks_text(odd.ranks) if odd else "the rank that did not join"
     yield Fix(f"Look at {whom}: its last lines, its node, a collective inside `if rank == 0:`")
     yield Fix(

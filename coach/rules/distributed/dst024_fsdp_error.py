@@ -40,17 +40,6 @@ class FsdpError(EndingRule):
         return f"FSDP: {hit.fields['words'][:180]}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        words = hit.fields["words"] if hit is not None else ""
-        if "dtype" in words:
-            yield Fix(
-                "Cast the model to one dtype before it is wrapped; mixed precision is FSDP's own option"
-            )
-        elif "requires_grad" in words:
-            yield Fix("use_orig_params=True, or wrap frozen and trained modules apart")
-        elif "layer class" in words:
-            yield Fix("Name the class of this model's own blocks (print the model to see it)")
-        else:
-            yield Fix(
-                "Use parameters only inside the forward pass of the module that is wrapped, or gather them "
-                "first"
-            )
+        yield Fix(
+            "Use parameters only inside the forward pass of the module that is wrapped, or gather them first"
+        )

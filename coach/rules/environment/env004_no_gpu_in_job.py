@@ -11,6 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.model.training.run import Refusal
 from coach.rules.advice.placement import num_gpus_asked, without_node
+from coach.rules.advice.remedies import ask_for_gpus
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
@@ -148,9 +149,6 @@ class NoGpuInJob(EndingRule):
     def is_mine(self, refusal: Refusal) -> bool:
         return refusal.cause == self.cause and WITHOUT_CUDA not in refusal.text
 
-    def cause_of(self, hit: LogHit) -> str | None:
-        return "invalid_device_ordinal" if hit.signature == "ordinal" else None
-
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if hit.signature == "ordinal":
             return "A process asked for a GPU that the job does not have"
@@ -169,15 +167,11 @@ class NoGpuInJob(EndingRule):
                 "--nproc-per-node and --gpus"
             )
         elif not num_gpus_asked(snapshot):
-            yield Fix(
-                "Ask for GPUs: --gpus 1 or more (sbatch: --gpus-per-node), in a partition that has them"
-            )
+            yield from ask_for_gpus()
         else:
             yield from without_node(snapshot, "whose GPUs cannot be used")
-            yield Fix(
-                "See what the job sees on the node: srun --pty nvidia-smi; in a container, pass the "
-                "driver in (--nv)"
-            )
+            yield Fix("See what the job sees on the node", command="srun --pty nvidia-smi")
+            yield Fix("Pass the driver into the container: --nv", needs=("container",))
 
 
 def _uses_a_gpu(snapshot: TargetSnapshot, history: History) -> bool:

@@ -60,17 +60,7 @@ class SharedLibrary(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         fields = hit.fields if hit is not None else {}
-        if "version" in fields or "program_version" in fields:
-            yield Fix(
-                "Load a newer compiler's module (GLIBCXX, CXXABI); a GLIBC that is too old needs another "
-                "build or a container"
-            )
-        elif "refused" in fields:
-            yield Fix(
-                "Import the package that brings it first, or preload it: export LD_PRELOAD=PATH of the "
-                "library"
-            )
-        elif "mpi" in fields:
+        if "mpi" in fields:
             yield Fix("Load the site's MPI module, or bring one along: pip install mpich")
         elif "symbol" in fields or "looked_up" in fields:
             yield Fix("Let the environment find its own libraries: module purge; unset LD_LIBRARY_PATH")

@@ -79,19 +79,6 @@ class PermissionDenied(EndingRule):
         return f"{hit.fields.get('what', 'Permission denied')}{where}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and "UsageError" in hit.text:
-            yield Fix(
-                "Let the tracker write to disk, and send it from the login node",
-                {"env": {"WANDB_MODE": "offline"}},
-            )
-            yield Fix("Or log in once, on the login node (wandb login): jobs read the key from the home")
-            return
-        if hit is not None and hit.signature == "remote":
-            yield Fix(
-                "Ask for access on the model's page, and give the job a token that has it (HF_TOKEN, or "
-                "`hf auth login`)"
-            )
-            return
         program = _not_started(hit) if hit is not None else None
         if program is not None:
             with_python = f", or start it with python: python {program}" if program.endswith(".py") else ""

@@ -84,13 +84,6 @@ class VersionConflict(EndingRule):
             return any(map(is_without_torch, hits_of(snapshot, "ENV007")))
         return "bare_name" not in hit.fields or is_below_a_failed_import(hit, snapshot)
 
-    def cause_of(self, hit: LogHit) -> str | None:
-        return (
-            "cuda_version_mismatch"
-            if hit.fields.keys() & {"cuda", "components", "cudnn", "runtime"}
-            else None
-        )
-
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "pickled" in hit.fields:
             return (
@@ -101,16 +94,12 @@ class VersionConflict(EndingRule):
         return f"Versions do not fit together: {said}" if said else "Versions do not fit together"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and "pickled" in hit.fields:
-            yield Fix(
-                f"Allow the class: torch.serialization.add_safe_globals([{hit.fields['pickled']}]) before "
-                "torch.load"
-            )
-            yield Fix("Or torch.load(…, weights_only=False), for a file that you trust: it can run any code")
-            return
         yield Fix(
             "Launch with an environment that has the version: --env NAME (coach recipes says which torch "
-            "is needed)"
+            "is needed)",
+            needs=("recipe",),
         )
-        if hit is not None and "operator" in hit.fields:
-            yield Fix("Install torch and torchvision together, so that they belong to one release")
+        yield Fix(
+            "Install the versions that the program was written for, in the environment that the job activates",
+            needs=("not recipe",),
+        )

@@ -110,5 +110,8 @@ def exceptions_of(rule: str, snapshot: TargetSnapshot) -> list[LogHit]:
             },
         )
         for hit in snapshot.log_hits
-        if hit.rule == PLAIN and (hit.file, hit.line) not in known and owner_of(hit, snapshot) == rule
+        if hit.rule == PLAIN
+        and "type" in hit.fields
+        and (hit.file, hit.line) not in known
+        and owner_of(hit, snapshot) == rule
     ]

@@ -13,8 +13,9 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.model.training.run import RankExit, Run
+from coach.rules.advice.circumstances import fixes_of_wording
 from coach.rules.advice.launched_with import int_parameter
-from coach.rules.advice.remedies import more_memory
+from coach.rules.advice.remedies import ask_for_memory, more_memory
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.aftermath import went_on
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, parse_mib, quote, size_text
@@ -25,11 +26,15 @@ _KILLED_STATES = frozenset(
 )
 """States in which Slurm itself kills the processes: a killed worker then says nothing about memory."""
 
-_ARRAY = re.compile(r"Unable to allocate (?P<size>[\d.]{1,12}) (?P<unit>[KMGTPE]iB) for an array")
+_ARRAY = re.compile(
+    r"Unable to allocate (?P<size>[\d.]{1,12}) (?P<unit>[KMGTPE]iB) for an array"
+    r"(?P<form> with shape \([\d, ]{1,200}\) and data type [\w<>=|]{1,40})?"
+    r"|DefaultCPUAllocator: .{0,60}? allocate (?P<bytes>\d{1,20}) bytes"
+)
 _FAR_TOO_MUCH = 4.0
 """An array of at least this many times the memory limit is a mistake in its shape or its dtype."""
-_LARGE_MIB = 256 * 1024.0
-"""The size from which an array is such a mistake if no limit is known: many nodes have no more memory."""
+_LARGE_MIB = 32 * 1024.0
+"""The size from which an array is taken for such a mistake if no limit is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +145,8 @@ class HostOutOfMemory(Rule):
             evidence=(*_evidence(snapshot, hits, counted, peak), *_grown(growth)),
             confidence=confidence,
             subject=Subject(node=node),
-            fixes=(*_found_leak(growth), *self._fixes(snapshot.run, hits, peak, history)),
+            fixes=(fixes_of_wording(hits[0], snapshot) if hits else ())
+            or (*_found_leak(growth), *self._fixes(snapshot.run, hits, peak, history)),
             severity=Severity.WARNING if snapshot.state == "COMPLETED" else None,
             since_s=earliest(hits).time_s if hits else None,
         )
@@ -177,11 +183,15 @@ class HostOutOfMemory(Rule):
         limit = peak.limit_mib if peak is not None else _asked_mib(run)
         if array is not None and array[0] >= (_FAR_TOO_MUCH * limit if limit is not None else _LARGE_MIB):
             yield Fix(
-                f"Look at the shape and the dtype of the array: it alone takes {size_text(array[0])}. Load "
-                "it in parts, memory-map it, or use a smaller dtype or a sparse format"
+                f"Look at the shape and the dtype of the array: it alone takes {size_text(array[0])}{array[1]}. "
+                "Load it in parts, memory-map it, or use a smaller dtype or a sparse format"
             )
             if limit is None:
-                yield Fix("See how much memory the nodes have", command="sinfo -o '%P %D %m'")
+                yield Fix(
+                    "See how much memory the nodes have",
+                    command="sinfo -o '%P %D %m'",
+                    needs=("scheduler:slurm",),
+                )
             return
         if any(hit.text.strip() == "MemoryError" for hit in hits):
             yield Fix(
@@ -196,10 +206,7 @@ class HostOutOfMemory(Rule):
                 command="sinfo -o '%P %D %m'",
             )
         elif wanted is None:
-            yield Fix(
-                "Ask for more host memory: sbatch --mem, about 1.3 times its peak. Start the program with "
-                "`coach run -- COMMAND` to measure the peak"
-            )
+            yield from ask_for_memory("about 1.3 times its peak, which `coach run -- COMMAND` measures")
         else:
             yield from more_memory(run, *wanted, history)
         workers = int_parameter(run, "num_workers")
@@ -210,7 +217,8 @@ class HostOutOfMemory(Rule):
             )
         elif run is None:
             yield Fix(
-                "Use fewer DataLoader workers: each holds its own copies of the data set's Python objects"
+                "Use fewer DataLoader workers: each holds its own copies of the data set's Python objects",
+                needs=("dataloader",),
             )
 
     def _wanted_mib(
@@ -237,13 +245,14 @@ class HostOutOfMemory(Rule):
         return None
 
 
-def _largest_array(hits: list[LogHit]) -> tuple[float, LogHit] | None:
-    """The size of the largest array that NumPy could not allocate, in MiB."""
-    found = ((_ARRAY.search(hit.text), hit) for hit in hits)
-    sizes = (
-        (parse_mib(f"{match['size'].rstrip('.')} {match['unit']}"), hit) for match, hit in found if match
-    )
-    return max(((size, hit) for size, hit in sizes if size is not None), default=None, key=lambda e: e[0])
+def _largest_array(hits: list[LogHit]) -> tuple[float, str] | None:
+    """The size in MiB of the largest array or tensor that could not be allocated, and its form in words."""
+    found = [match for hit in hits if (match := _ARRAY.search(hit.text)) is not None]
+    sizes = [
+        (parse_mib(match["bytes"] or f"{match['size'].rstrip('.')} {match['unit']}"), match["form"] or "")
+        for match in found
+    ]
+    return max(((size, form) for size, form in sizes if size is not None), default=None)
 
 
 def _counted(snapshot: TargetSnapshot) -> Mapping[str, int]:

@@ -37,6 +37,23 @@ _COLUMNS = r"^\s*\d+/\d+ [ \d.G]* nan   *(?P<value>nan) |^(?: *\d+: )?-?(?P<dark
 value."""
 
 
+_FROM_START = (
+    Fix(
+        "Look at the first batch and at the weights that are loaded, before the learning rate: hardly anything "
+        "was learned yet. Check both with torch.isfinite(x).all(), and labels or masks that leave a sample "
+        "without a target"
+    ),
+    Fix(
+        "Compute once in fp32, and with plain attention (eager or sdpa): values that leave the range of fp16, "
+        "or a kernel, make NaN at once"
+    ),
+    Fix(
+        "Let torch name the operation: torch.autograd.set_detect_anomaly(True) for the gradients",
+    ),
+)
+"""The fixes for a value that is not finite in the first steps."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Broken:
     """The steps of one rank without a finite loss, up to its newest step."""
@@ -109,6 +126,9 @@ class LossNotFinite(Rule):
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
     thresholds = (
         Threshold(
+            "first_steps", 3, "steps", "a learning rate that is too high takes more updates to diverge"
+        ),
+        Threshold(
             "consecutive",
             2,
             "values",
@@ -174,7 +194,7 @@ class LossNotFinite(Rule):
             evidence=tuple(_metric_evidence(worst)),
             confidence=0.99,
             subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
-            fixes=tuple(self._fixes(snapshot.run, worst)),
+            fixes=tuple(self._fixes(snapshot.run, worst, worst.first.step <= self.values["first_steps"])),
             since_s=worst.first.time_s,
         )
 
@@ -198,7 +218,7 @@ class LossNotFinite(Rule):
             ],
             confidence=0.9,
             subject=Subject(rank=rank if len(history.ranks) > 1 else None),
-            fixes=tuple(self._fixes(run)),
+            fixes=tuple(self._fixes(run, is_from_start=start <= self.values["first_steps"])),
             since_s=first.time_s,
         )
 
@@ -246,9 +266,14 @@ class LossNotFinite(Rule):
             evidence=tuple(_log_evidence(first, lines.stopped, finite, len(lasting))),
             confidence=confidence,
             subject=Subject(rank=first.rank),
-            fixes=tuple(self._fixes(snapshot.run)),
+            fixes=tuple(self._fixes(snapshot.run, is_from_start=self._is_from_start(first, finite))),
             since_s=first.time_s,
         )
+
+    def _is_from_start(self, first: LogHit, finite: Sequence[LogHit]) -> bool:
+        """True if the log shows at most a few finite losses, and none that lasts after `first`."""
+        before = [hit for hit in finite if hit.file != first.file or hit.line <= first.line]
+        return len(before) <= self.values["first_steps"]
 
     def _from_objective(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         """A hit for a log without a loss whose objective has another name."""
@@ -370,7 +395,12 @@ class LossNotFinite(Rule):
         is_sudden = losses[start - 1] >= self.values["sudden"] * max(losses[:start])
         return printed[start:] if is_sudden else []
 
-    def _fixes(self, run: Run | None, broken: _Broken | None = None) -> Iterable[Fix]:
+    def _fixes(
+        self, run: Run | None, broken: _Broken | None = None, is_from_start: bool = False
+    ) -> Iterable[Fix]:
+        if is_from_start:
+            yield from _FROM_START
+            return
         lr = float_parameter(run, "lr")
         usual = usual_range(run, "lr") if run is not None else None
         is_usual = lr is None or usual is None or lr <= usual[1]
@@ -386,12 +416,10 @@ class LossNotFinite(Rule):
             )
         if run is None or lr is None:
             yield Fix(
-                (
-                    "Divide the learning rate by ten and warm it up; resume from a checkpoint before the "
-                    "first NaN"
-                ),
+                "Divide the learning rate by ten and warm it up",
                 changes_learning=True,
             )
+            yield Fix("Resume from a checkpoint of before the first NaN", needs=("checkpoint",))
             return
         yield from lower_learning_rate(run, self.values["lr_divisor"], self.values["warmup_steps"])
 

@@ -16,6 +16,7 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
+from coach.rules.advice.circumstances import fixes_of_wording
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.aftermath import ended_well, is_below, losses_after, tail_of
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
@@ -84,7 +85,8 @@ class EndedBySlurm(Rule):
                 *self.more_evidence(snapshot, history),
             ),
             confidence=0.98 if told is not None else 0.95,
-            fixes=tuple(self.fixes(snapshot, history)),
+            fixes=(fixes_of_wording(first, snapshot) if first is not None else ())
+            or tuple(self.fixes(snapshot, history)),
             since_s=first.time_s if first is not None else None,
         )
 

@@ -9,6 +9,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Fix, Hit
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.advice.circumstances import PRIMARY
 from coach.rules.base import Threshold
 from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.from_logs.outcome import KILL
@@ -97,7 +98,7 @@ class Cancelled(EndedBySlurm):
             yield replace(hit, is_intended=True, fixes=()) if is_intended else hit
 
     def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
-        yield Fix("If it was not you, ask who cancelled it")
+        yield Fix("If it was not you, ask who cancelled it", needs=(PRIMARY,))
 
 
 def _is_task_of(killed: LogHit, hit: LogHit) -> bool:

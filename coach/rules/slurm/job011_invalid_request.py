@@ -88,22 +88,6 @@ class InvalidRequest(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         text = hit.text if hit is not None else ""
-        if "DOS line breaks" in text:
-            yield Fix("Give the script Unix line ends", command=r"sed -i 's/\r$//' FILE")
-            return
-        if "unrecognized option '--container-" in text:
-            yield Fix(
-                "Slurm's plugin pyxis, which has this option, is not installed on that machine: ask the "
-                "administrators, or start the container by apptainer: srun apptainer exec --nv IMAGE COMMAND",
-                command="srun --help | grep container",
-            )
-            return
-        if hit is not None and "option" in hit.fields:
-            yield Fix("Correct the option, or leave it out", command=f"{hit.fields['option_of']} --help")
-            return
-        if "does not look like a batch script" in text:
-            yield Fix("Make #!/bin/bash the first line of the script, or submit a command by sbatch --wrap")
-            return
         step = _STEP.search(text)
         if step is not None and "More processors requested" in text:
             yield Fix(

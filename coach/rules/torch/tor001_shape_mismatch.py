@@ -39,10 +39,4 @@ class ShapeMismatch(EndingRule):
         return f"Shapes do not fit: {hit.fields['words'][:160]}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and "stack expects each tensor to be equal size" in hit.text:
-            yield Fix(
-                "Give all samples of a batch the same shape: crop, resize or pad them in the data set's "
-                "__getitem__, or pass the DataLoader a collate_fn that pads them"
-            )
-            return
         yield Fix("Print the shapes that reach that line, and compare them with the shapes of the layer")

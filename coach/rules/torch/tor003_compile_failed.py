@@ -48,4 +48,9 @@ class CompileFailed(EndingRule):
         yield Fix(
             "Run once without torch.compile, to know that the model itself works",
             {"env": {"TORCH_COMPILE_DISABLE": "1"}},
+            needs=("torch.compile",),
+        )
+        yield Fix(
+            "Run once without that Triton kernel, to know that the model itself works",
+            needs=("not torch.compile",),
         )
