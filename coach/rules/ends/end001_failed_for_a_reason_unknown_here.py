@@ -115,8 +115,10 @@ def _of_an_end(snapshot: TargetSnapshot, block: Block | None) -> Hit:
 
 
 def _of_a_text(block: Block) -> Hit:
+    is_cut = block.traceback is not None and block.traceback.type is None
+    end = "inside a traceback, so its error is not in it" if is_cut else "with an error that is not recognised"
     return Hit(
-        summary=f"The log ends with an error that is not recognised: {_short(block.said)}",
+        summary=f"The log ends {end}: {_short(block.said)}",
         evidence=tuple(_quoted(block)),
         confidence=0.6,
         fixes=(Fix("Read the lines that are quoted, then the log above them"),),

@@ -208,6 +208,15 @@ def is_uncaught(block: ErrorBlock | None) -> bool:
     return not (block.is_ignored or block.level or is_of_thread or is_asked_for)
 
 
+def cut_block(tail: LogTail) -> ErrorBlock | None:
+    """The traceback inside which a log ends; None if it ends elsewhere."""
+    last = tail.blocks[-1] if tail.blocks and tail.is_counted else None
+    if last is None or last.type is not None or not last.is_traceback or last.is_ignored or last.level:
+        return None
+    below = tail.plain[max(0, last.last_line - tail.first_line + 1) :]
+    return None if num_alive([bare(line) for line in below]) else last
+
+
 def _was_expected(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
     """True if the lines around an error say that it was ignored or tried again, or the log ends well."""
     start = _below(hit, tail)
@@ -326,8 +335,11 @@ def is_below(pattern: re.Pattern[str], hit: LogHit, snapshot: TargetSnapshot) ->
 
 
 def num_alive_after(hit: LogHit, tail: LogTail) -> int:
-    """Number of lines below a hit that are a sign of life."""
-    return num_alive([bare(line) for line in lines_after(hit, tail)])
+    """Number of lines below a hit that are a sign of life; those of other tracebacks are none."""
+    dead = {n for block in tail.blocks if not block.is_ignored for n in range(block.first_line, block.last_line + 1)}
+    start = _below(hit, tail)
+    below = enumerate(tail.plain[start:], tail.first_line + start)
+    return num_alive([bare(line) for number, line in below if number not in dead])
 
 
 def num_alive(lines: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ from itertools import takewhile
 
 from coach.model.error_block import ErrorBlock
 from coach.model.training.log import LogHit, LogTail
-from coach.rules.from_logs.aftermath import bare, is_quiet, num_alive
+from coach.rules.from_logs.aftermath import bare, cut_block, is_quiet, num_alive
 
 MAX_BLOCK_LINES = 12
 _TAIL_LINES = 5
@@ -110,7 +110,7 @@ def last_error_block(tail: LogTail) -> Block | None:
     if tail.is_binary:
         return None
     lines = [bare(line) for line in tail.plain]
-    raised = next((each for each in reversed(tail.blocks) if _can_end(each, tail)), None)
+    raised = cut_block(tail) or next((each for each in reversed(tail.blocks) if _can_end(each, tail)), None)
     error = _last_error(tail, lines)
     if raised is not None:
         end = raised.last_line - tail.first_line
@@ -181,6 +181,7 @@ def _traceback(tail: LogTail, lines: Sequence[str], block: ErrorBlock) -> Block:
     """Head, innermost frames and exception of a traceback. The middle of a long one is left out."""
     end = block.error_line - tail.first_line
     first = max(0, block.first_line - tail.first_line, end - MAX_BLOCK_LINES + 1)
+    inner = block.frames[-1].number - tail.first_line if block.type is None and block.frames else end
     alive = num_alive(lines[block.last_line - tail.first_line + 1 :])
     shown = tuple(tail.plain[first : end + 1])
     number = tail.first_line
@@ -189,8 +190,8 @@ def _traceback(tail: LogTail, lines: Sequence[str], block: ErrorBlock) -> Block:
         BlockKind.TRACEBACK,
         number + first,
         shown,
-        lines[end].strip(),
-        number + end,
+        lines[max(first, inner)].strip(),
+        number + max(first, inner),
         alive,
         traceback=block,
     )

@@ -17,6 +17,8 @@ from coach.rules.from_logs.quoted_evidence import is_library
 
 PLAIN = "COD001"
 """The rule whose signature matches every exception."""
+CUT = "cut"
+"""The signature of a traceback that the end of its log cuts off: its type is not known."""
 
 _FRAMES = {
     "DST024": re.compile(
@@ -28,6 +30,11 @@ _FRAMES = {
     "DSP001": re.compile(r"/deepspeed/ops/op_builder/|/torch/utils/cpp_extension\.py"),
     "DSP002": re.compile(r"/deepspeed/runtime/(?:config\w*|\w+/config)\.py"),
 }
+_COMPILING = re.compile(
+    r"/torch/_inductor/(?:\w+|codegen/\w+|runtime/triton_heuristics)\.py(?!.* in (?:run|__call__)$)"
+    r"|/torch/_dynamo/(?!eval_frame)|/triton/(?:compiler|backends|runtime/(?:build|driver|jit))\b"
+)
+"""Frames in which torch.compile or Triton compiles; a compiled program that runs is in others."""
 _LOADING = re.compile(
     r"torch[\\/]serialization\.py|\bload\b.{0,300}\(|load_(?:checkpoint|state_dict|model|weights"
     r"|pretrained)|from_pretrained|unpickl"
@@ -49,6 +56,8 @@ def owner_of(hit: LogHit, snapshot: TargetSnapshot) -> str | None:
         return _ENVIRONMENT_RULE
     frames = (frame.text for frame in reversed(hit.block.frames if hit.block is not None else ()))
     innermost = next((frame for frame in frames if not _ASSERTION.search(frame)), "")
+    if hit.signature == CUT:  # the frame that raised it is missing
+        return "TOR003" if _COMPILING.search(innermost) else None
     return next((code for code, pattern in _FRAMES.items() if pattern.search(innermost)), None)
 
 
@@ -105,9 +114,7 @@ def exceptions_of(rule: str, snapshot: TargetSnapshot) -> list[LogHit]:
     return [
         replace(
             hit,
-            fields={
-                "words": hit.fields["type"] + (f": {words}" if (words := hit.fields.get("words")) else "")
-            },
+            fields={"words": ": ".join(filter(None, (hit.fields["type"], hit.fields.get("words"))))},
         )
         for hit in snapshot.log_hits
         if hit.rule == PLAIN

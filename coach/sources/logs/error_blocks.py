@@ -151,8 +151,9 @@ class ErrorBlocks:
         return None
 
     def last(self, count: int) -> tuple[ErrorBlock, ...]:
-        """The last `count` blocks of the text that begin with a head."""
-        return tuple(self.block_at(head) for head in self._heads[-count:])
+        """The last `count` blocks of the text that begin with a head, and the frames at its end."""
+        headed, cut = [self.block_at(head) for head in self._heads[-count:]], self._cut_at_end()
+        return tuple([*headed, cut][-count:] if cut is not None else headed)
 
     def block_at(self, head: int) -> ErrorBlock:
         if head not in self._built:
@@ -208,19 +209,40 @@ class ErrorBlocks:
 
     def _headless(self, start: int, line: Line) -> tuple[int, ErrorReader] | None:
         """The frames directly above an exception whose head is not in the text."""
-        first, has_frame = start, False
-        for place, rank, words in self._text.before(start):
-            if rank != line.rank:
-                continue
-            if not words.strip() or (depth_of(words) == 0 and words[:1] not in "│╰"):
-                break
-            first, has_frame = place, has_frame or is_frame(words)
-        if not has_frame:
+        first = self._first_frame(start, line.rank)
+        if first is None:
             return None
         reader = self._readers.get(first)
         if reader is None:
             reader = self._read(first, ErrorReader(self._file, line.rank, kind=ErrorKind.HEADLESS))
         return (first, reader) if reader.can_have(line.number) else None
+
+    def _first_frame(self, start: int, rank: int | None) -> int | None:
+        """Offset of the first of the frames and source lines directly above an offset; None without a
+        frame."""
+        first, has_frame, is_flat = start, False, False
+        for place, line_rank, words in self._text.before(start):
+            if line_rank != rank:
+                continue
+            if not words.strip():
+                break
+            is_flat_before, is_flat = is_flat, depth_of(words) == 0 and words[:1] not in "│╰"
+            if is_frame(words):
+                first, has_frame, is_flat = place, True, False
+            elif is_flat and is_flat_before:
+                break  # only the source line of a frame that lost its indentation stands alone
+            elif not is_flat:
+                first = place
+        return first if has_frame else None
+
+    def _cut_at_end(self) -> ErrorBlock | None:
+        """The frames with which the text ends, if they are of no block that has a head."""
+        end = len(self._text.data)
+        place, rank, words = next(self._text.before(end), (end, None, ""))
+        first = self._first_frame(end, rank) if is_frame(words) or depth_of(words) else None
+        if first is None or self._headed(place, Line(self._text.number_at(place), rank, words)) is not None:
+            return None
+        return self._read(first, ErrorReader(self._file, rank, kind=ErrorKind.HEADLESS)).build(())
 
 
 def _places_of_heads(text: LogText) -> list[int]:

@@ -39,6 +39,7 @@ _EXCEPTION = re.compile(
     r"(?P<type>(?:[\w<>]{1,80}\.){0,12}(?:_{0,3}[A-Z]\w{0,120}|error|timeout|gaierror|herror))"
     r"(?:[(\[][^\])]{0,80}[\])])?(?::? (?P<words>.*)|:?\s*$)"
 )
+_NAMED_ERROR = re.compile(r"(?:\w{1,80}\.){0,12}(?:\w{0,80}(?:Error|Exception|Exit|Interrupt|Iteration)\b|[A-Z]\w{1,80}: )")
 _FRAME = re.compile(
     r'[\s|]*File "?(?P<file>[^"\n]{1,400}?)"?(?:, line |:)(?P<line>\d{1,9})(?:,? in (?P<name>.{1,200}))?$'
 )
@@ -172,8 +173,8 @@ class ErrorReader:
             return
         if self._is_embedded and len(self._lines) == 1:
             self._margin = depth_of(words)
-        elif self._is_embedded and _FRAME.match(words):
-            pass  # it is not indented further than the first frame, from which the margin was taken
+        elif _FRAME.match(words) or self._is_flat_source(words):
+            pass  # an embedded traceback, or one whose indentation was lost
         elif self._can_be_error(words) and (found := _EXCEPTION.match(words.strip(" |\t"))) is not None:
             if not self._named or found["type"].rpartition(".")[2] == self._named.rpartition(".")[2]:
                 self._error = len(self._lines)
@@ -183,6 +184,12 @@ class ErrorReader:
             self.is_closed = len(self._foreign) > _MAX_FOREIGN_LINES
             return
         self._lines.append((number, words))
+
+    def _is_flat_source(self, words: str) -> bool:
+        """True for the source line below a frame that is indented as little as the exception."""
+        above = self._lines[-1][1]
+        is_flat = depth_of(above) <= self._margin and _FRAME.match(above) is not None
+        return is_flat and self.kind in (*_PLAIN, ErrorKind.HEADLESS) and not _NAMED_ERROR.match(words.strip())
 
     def _can_be_error(self, words: str) -> bool:
         if self.kind is ErrorKind.RICH:

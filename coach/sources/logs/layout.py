@@ -1,7 +1,8 @@
-"""The layout of a log: a prefix before all lines, lines broken at one width, an empty line between any two.
+"""The layout of a log: a prefix before all lines, lines broken at one width, an empty line between any two, and
+the message of an error on several lines.
 
 The program that collects a log does this to all lines alike: a pod's console, a logger for all output, a
-terminal, a mail. The layout is learned from the log. Prefixes of launchers are known in advance: see
+terminal, a mail. The first three are learned from the log. Prefixes of launchers are known in advance: see
 line_text. Pure.
 """
 
@@ -46,6 +47,23 @@ A level below ERROR is not removed: an exception logged with it was caught.
 """
 _LEVEL = r"(?:(?:[\w.]+ - )?(?:ERROR|CRITICAL) - |\[(?:ERROR|CRITICAL)\]:? )?"
 
+_OPEN = re.compile(
+    rb"(?:(?:[A-Za-z_]\w{0,40}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception)(?::[ \t]*|: [^\r\n]{0,300}[^\s.!?:;])"
+    rb"|\bError in [^\r\n]{1,200} :[ \t]*)\n"
+)
+"""The end of a line whose message may go on in the next line: an exception of Python or Julia, or an error of
+R. Nothing, or no end of a sentence, stands behind its colon."""
+_MAX_MESSAGE_LINES = 6
+_MAX_LINE_PREFIX = 80
+_MAX_HELD_BYTES = 4 << 10
+_WRAPPED = re.compile(
+    r"(?!\S{1,60}: |(?:epoch|step|iter|it|batch|loss|train|val|eval|test|saved?|done|on_|using)\b|\w+ing\b)"
+    r"[a-z(]\S*(?:\s+\S|[.!)'\"\]]$)"
+)
+"""The second line of a message that a terminal wrapped at words; no word of a program that goes on."""
+_WRAPPED_ON = re.compile(r"(?!\S{1,60}: )[a-z\d('\"]")
+_SAYS = re.compile(r"(?!.*(?:Traceback \(most recent|File \"))(?=.*[A-Za-z])\s*[^\s=~]")
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -89,6 +107,67 @@ def join_broken(data: bytes, width: int) -> tuple[bytes, bytes]:
             joined += _whole(begun)
             begun = []
     return b"".join(line + b"\n" for line in joined), b"\n".join([*begun, unended])
+
+
+def join_messages(data: bytes, is_end: bool) -> tuple[bytes, bytes]:
+    """Join the lines of an error's message to the line that names the error, if they stand below it. Each line
+    has the same prefix. Returns the lines, and those at the end whose message may go on in the next bytes; none
+    if `is_end`.
+
+    Empty lines follow a joined line, so that later lines keep their numbers.
+    """
+    parts: list[bytes] = []
+    place = 0
+    data, num_added = (data + b"\n", 1) if is_end and not data.endswith(b"\n") else (data, 0)
+    for found in _OPEN.finditer(data):
+        start = data.rfind(b"\n", place, found.start()) + 1 or place
+        if found.start() < place or found.start() - start > _MAX_LINE_PREFIX:
+            continue
+        prefix = data[start : found.start()]
+        said, end = _message_below(data, found, prefix, start)
+        if end is None and not is_end and len(data) - start < _MAX_HELD_BYTES:
+            held = max(place, data.rfind(b"\n", 0, max(0, start - 1)) + 1)  # the line above is asked for again
+            return b"".join((*parts, data[place:held])), data[held:]
+        if said:
+            end = end or len(data)
+            whole = b" ".join((found[0].rstrip(), *said))
+            parts += [data[place:start], prefix, whole, b"\n" * data.count(b"\n", start, end)]
+            place = end
+    return b"".join((*parts, data[place : len(data) - num_added])), b""
+
+
+def _message_below(
+    data: bytes, head: re.Match[bytes], prefix: bytes, start: int
+) -> tuple[list[bytes], int | None]:
+    """The lines below an error that belong to its message, and the offset of the first that does not; None if
+    the text ends before it."""
+    is_bare = head[0].rstrip().endswith(b":")
+    if not is_bare and not _is_below_frames(data, start, prefix):
+        return [], head.end()
+    said: list[bytes] = []
+    place = head.end()
+    is_indented = False
+    while len(said) < _MAX_MESSAGE_LINES:
+        end = data.find(b"\n", place)
+        if end < 0:
+            return said, None
+        line = data[place:end]
+        words = decode(line[len(prefix) :]) if line.startswith(prefix) else ""
+        if not _SAYS.match(words) or PREFIX.match(words):
+            break
+        is_indented = is_indented or (not said and words[0].isspace())
+        wrapped = _WRAPPED_ON if said else _WRAPPED
+        if not (words[0].isspace() if is_indented else (is_bare and not said) or wrapped.match(words)):
+            break
+        said.append(line[len(prefix) :].strip())
+        place = end + 1
+    return said, place
+
+
+def _is_below_frames(data: bytes, start: int, prefix: bytes) -> bool:
+    """True if the line above an offset is one of a traceback."""
+    above = data[data.rfind(b"\n", 0, max(0, start - 1)) + 1 : start]
+    return above.startswith(prefix) and decode(above[len(prefix) :])[:1] in (" ", "╰", "│", "|", "\t")
 
 
 def _whole(begun: list[bytes]) -> list[bytes]:

@@ -29,7 +29,7 @@ from coach.sources.logs.decoding import Order, as_utf8, is_no_text, join_pieces,
 from coach.sources.logs.error_blocks import CONTEXT_BYTES, ErrorBlocks, Line, LogText, OpenBlock
 from coach.sources.logs.error_reader import ErrorReader
 from coach.sources.logs.first_lines import NUM_LINES, FirstLines
-from coach.sources.logs.layout import Layout, join_broken, layout_of
+from coach.sources.logs.layout import Layout, join_broken, join_messages, layout_of
 from coach.sources.logs.line_filter import Block, LineFilter, is_digit_blind
 from coach.sources.logs.line_text import (
     ANSI,
@@ -142,8 +142,9 @@ class LogScanner:
         return is_no_text(self._head) if self._is_head_text is None else not self._is_head_text
 
     def _unended(self) -> bytes:
-        """The beginning of the unfinished last line, as text."""
-        return self._clean(ANSI.sub(b"", as_utf8(self._pending, self._order)[0]))
+        """The beginning of the unfinished last line, and the lines above it that wait for it, as text."""
+        text = self._clean(ANSI.sub(b"", as_utf8(self._pending, self._order)[0]))
+        return join_messages(text, is_end=True)[0] if self._layout.width is None else text
 
     def _learn_layout(self, data: bytes) -> None:
         """Learn the layout from the beginning of the log; repeated each time twice as many bytes are
@@ -174,7 +175,7 @@ class LogScanner:
         if self.is_binary:
             return []
         hits, self._held = [*self._held], []
-        ended, unended = self._joined(self._unended())
+        ended, unended = self._joined(self._unended(), is_end=True)
         data, start = self._context + ended + unended.replace(b"\n", b""), len(self._context)
         text = self._text_of(data, start)
         hits += self._close_blocks(text, start)
@@ -228,7 +229,7 @@ class LogScanner:
         block, self._order = as_utf8(_bounded(join_pieces(self._pending, block)), self._order)
         if b"\x1b" in block:
             block = ANSI.sub(b"", block)
-        block, self._pending = self._joined(self._clean(block))
+        block, self._pending = self._joined(self._clean(block), is_end=False)
         self._is_overlong = False
         self._keep(data[end:])
         data, start = self._context + block, len(self._context)
@@ -248,9 +249,11 @@ class LogScanner:
         """The text that follows the context, without coach's own verdict and with signals apart from bars."""
         return with_signals_apart(without_verdict(text), self._context.endswith(b"\r"))
 
-    def _joined(self, block: bytes) -> tuple[bytes, bytes]:
+    def _joined(self, block: bytes, is_end: bool) -> tuple[bytes, bytes]:
         """Complete lines, and the beginning of a line that may continue in the next bytes."""
-        return (block, b"") if self._layout.width is None else join_broken(block, self._layout.width)
+        if self._layout.width is not None:
+            return join_broken(block, self._layout.width)
+        return join_messages(block, is_end)
 
     def _keep(self, rest: bytes) -> None:
         if not self._is_overlong:
