@@ -15,7 +15,7 @@ from coach import cli
 from coach.cli import COMMANDS
 from coach.config.keys import KEYS
 from coach.launch.project_file import read_project
-from coach.tui.keys.table import KEYS as SCREEN_KEYS
+from coach.tui.keys import KEYS as SCREEN_KEYS
 from tests.hostile import HOSTILE
 from tests.installed import REPOSITORY
 

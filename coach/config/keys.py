@@ -330,7 +330,7 @@ reservations history runs all_findings recipes new_launch drills cohort pane
 zoom detail refresh theme doctor help palette leave quit go_to story_next story_previous
 """
 SCREEN_KEYS = tuple(_SCREEN_KEYS.split())
-"""Ids of the screens' keys that a person may change; the table is in `coach/tui/keys/`."""
+"""Ids of the screens' keys that a person may change; the table is `coach/tui/keys.py`."""
 
 FIXED_SCREEN_KEYS = ("back", "submit", "confirm", "choose")
 """Ids of the screens' keys that cannot change: they leave or answer a question."""

@@ -13,8 +13,7 @@ from coach.model.judging.finding import Diagnosis
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.model.training.run import Run
-from coach.tui.keys.key import Key
-from coach.tui.keys.table import NOTHING_OFF, SHIPPED, SwitchedOff, can_launch
+from coach.tui.keys import NOTHING_OFF, SHIPPED, Key, SwitchedOff, can_launch
 from coach.tui.mode import Mode
 from coach.tui.ports import Session
 from coach.tui.question import Answers, Question

@@ -14,7 +14,7 @@ from coach.late import late
 from coach.sources.machine import malloc, terminal, user
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.slurm.cluster_name import cluster_name
-from coach.tui.keys.chosen import KeysInForce, keys_in_force
+from coach.tui.keys import KeysInForce, keys_in_force
 from coach.tui.live_ports import Reach, live_ports
 from coach.tui.mode import Mode
 from coach.tui.ports import Ports, Session

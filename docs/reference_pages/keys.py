@@ -8,8 +8,7 @@ from pathlib import Path
 from coach.config.keys import FIXED_SCREEN_KEYS, LAUNCH_KEYS
 from coach.launch.recipe import data_dir
 from coach.launch.recipe_file import read_recipe_file
-from coach.tui.keys.key import Key
-from coach.tui.keys.table import GENERAL_KEYS, MOVES, SHIPPED, keys_of
+from coach.tui.keys import GENERAL_KEYS, MOVES, SHIPPED, Key, keys_of
 from coach.tui.screen_specs import SCREENS, Kind, ScreenSpec
 from reference_pages.markdown import code, page, table, text
 

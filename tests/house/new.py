@@ -162,7 +162,7 @@ def new_screen(_: str, name: str) -> list[str]:
     change.write()
     return [
         *change.made,
-        "next: a key that opens it goes to coach/tui/keys/screens.py, its id to SCREEN_KEYS of "
+        "next: a key that opens it goes to coach/tui/keys.py, its id to SCREEN_KEYS of "
         "coach/config/keys.py, and the way to it to `path` of tests/tui/test_app.py",
         "next: its lines are made in its renderer, of values alone",
         "next: `:` opens it, by _ABOUT_EVERYTHING of coach/tui/palette.py: strike it if it is of one job",

@@ -54,7 +54,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "coach/config": (_REFERENCE,),
     "coach/sources": ("tests/fuzz/test_every_parser.py",),
     "coach/tui": ("tests/tui/test_screen_specs.py", "tests/tui/test_keys.py"),
-    "coach/tui/keys": (_REFERENCE,),
+    "coach/tui/keys.py": (_REFERENCE,),
     "tests/rules/proofs.toml": (PROOFS,),
     "recipes": (
         "tests/trainers/test_recipes_match.py",

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from coach.config import NoticeSettings, Settings
 from coach.tui.app import CoachApp
-from coach.tui.keys.chosen import keys_in_force
+from coach.tui.keys import keys_in_force
 from coach.tui.mode import Mode
 from coach.tui.palette import GoTo
 from coach.tui.wiring import Opening

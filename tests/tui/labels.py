@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coach.tui.keys.table import SHIPPED
+from coach.tui.keys import SHIPPED
 
 
 def shipped(key_id: str) -> str:

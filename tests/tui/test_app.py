@@ -11,7 +11,7 @@ from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Verdict
 from coach.model.slurm.cluster import Job
 from coach.tui.key_guard import GUARD_S
-from coach.tui.keys.table import keys_of
+from coach.tui.keys import keys_of
 from coach.tui.mode import Mode
 from coach.tui.render.text import plain
 from coach.tui.screen_specs import by_name

@@ -13,8 +13,7 @@ from coach import config
 from coach.config import Settings
 from coach.config.keys import FIXED_SCREEN_KEYS, SCREEN_KEYS
 from coach.model.errors import UserError
-from coach.tui.keys.chosen import keys_in_force
-from coach.tui.keys.table import KEYS, in_force
+from coach.tui.keys import KEYS, in_force, keys_in_force
 from tests.tui.driving import Driver, opened
 from tests.tui.test_palette import offered
 

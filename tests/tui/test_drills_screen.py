@@ -8,7 +8,7 @@ from dataclasses import replace
 from coach.analysis.teaching.withheld_findings import as_told
 from coach.model.teaching.drill import Answer
 from coach.tui.key_guard import GUARD_S
-from coach.tui.keys.table import SHIPPED
+from coach.tui.keys import SHIPPED
 from coach.tui.mode import Mode
 from coach.tui.render.drills import drill_lines
 from coach.tui.render.text import plain

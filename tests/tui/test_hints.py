@@ -10,7 +10,7 @@ from pathlib import Path
 from coach import tui
 from coach.config import Settings
 from coach.config.keys import SCREEN_KEYS
-from coach.tui.keys.table import SHIPPED
+from coach.tui.keys import SHIPPED
 from coach.tui.widgets.lines import LinesView
 from tests.tui.texts import walk
 

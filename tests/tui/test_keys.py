@@ -6,7 +6,7 @@ import pytest
 from textual.binding import Binding
 
 from coach.tui.app import CoachApp
-from coach.tui.keys.table import KEYS, bindings_of, keys_of, launch_keys, reason_off, why_dead
+from coach.tui.keys import KEYS, bindings_of, keys_of, launch_keys, reason_off, why_dead
 from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey
 from coach.tui.screen_specs import SCREENS, ScreenSpec, by_name

@@ -12,7 +12,7 @@ from coach.launch.topics import find_topics
 from coach.rules.registry import rule_classes
 from coach.tui import screen_specs, screens
 from coach.tui.bases.screen import CoachScreen
-from coach.tui.keys.table import KEYS
+from coach.tui.keys import KEYS
 from coach.tui.live_ports import LiveQuestions, Reach, live_ports
 from coach.tui.messages import Request
 from coach.tui.question import Question
@@ -36,7 +36,7 @@ def test_every_file_of_a_screen_is_declared() -> None:
 
 def test_a_key_names_screens_that_there_are() -> None:
     named = {place for key in KEYS for place in key.places if isinstance(place, str)}
-    opened_by_keys = {key.opens for key in KEYS if key.opens is not None}
+    opened_by_keys = {key.opens for key in KEYS if key.opens}
     assert named | opened_by_keys <= by_name().keys()
 
 

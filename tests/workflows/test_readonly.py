@@ -12,7 +12,7 @@ import pytest
 
 from coach.config import Lock, Settings
 from coach.model.errors import UserError
-from coach.tui.keys.table import keys_of, reason_off
+from coach.tui.keys import keys_of, reason_off
 from coach.tui.mode import Mode
 from coach.tui.screen_specs import by_name
 from coach.workflows.readonly import held_back, is_held_back, refuse_if_readonly, why_readonly

@@ -15,8 +15,7 @@ from textual.widget import Widget
 from coach.analysis.judging.ranking import worst
 from coach.model.snapshot import Snapshot
 from coach.tui.context import Context
-from coach.tui.keys.key import Key
-from coach.tui.keys.table import bindings_of, keys_of, reason_off, why_dead
+from coach.tui.keys import Key, bindings_of, keys_of, reason_off, why_dead
 from coach.tui.messages import (
     CopyRequested,
     ExplainWanted,

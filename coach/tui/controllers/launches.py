@@ -11,7 +11,7 @@ from coach.model.launching.launch import LaunchRequest, Plan, Submitted
 from coach.tui import messages
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.controllers.handlers import Handlers
-from coach.tui.keys.table import launch_keys
+from coach.tui.keys import launch_keys
 from coach.tui.mode import Mode
 from coach.tui.ports import LaunchPort, RecipeKey, RecipePort
 from coach.tui.screen_specs import Kind

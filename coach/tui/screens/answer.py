@@ -10,7 +10,7 @@ from textual.widget import Widget
 from coach.model.launching.launch import LaunchRequest
 from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
-from coach.tui.keys.key import Key
+from coach.tui.keys import Key
 from coach.tui.messages import AnswerGiven, JudgementWanted, PlanOpened
 from coach.tui.render.drills import CHOICE_COLUMNS, GIVE_UP, choice_rows, judgement_lines
 from coach.tui.render.text import line, muted, short_id

@@ -9,8 +9,7 @@ from textual.widget import Widget
 from coach.config.keys import SCREEN_KEYS
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.keys.key import Key
-from coach.tui.keys.table import GROUPS, MOVES, keys_of
+from coach.tui.keys import GROUPS, MOVES, Key, keys_of
 from coach.tui.render.header import Hint
 from coach.tui.render.help import HelpGroup, HelpRow, help_lines
 from coach.tui.screen_specs import ScreenSpec

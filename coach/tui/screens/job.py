@@ -22,7 +22,7 @@ from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_run
 from coach.tui.job_subject import JobSubject, job_subject, rows_named, run_named
-from coach.tui.keys.key import Key
+from coach.tui.keys import Key
 from coach.tui.messages import ExplainWanted, PagerRequested, ScreenOpened, ScreenShown, Wanted
 from coach.tui.mode import Mode
 from coach.tui.question import Question

@@ -10,7 +10,7 @@ from textual.widget import Widget
 from coach.model.training.stacks import Stacks, StacksPlan
 from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
-from coach.tui.keys.key import Key
+from coach.tui.keys import Key
 from coach.tui.messages import StacksRequested, StacksWanted
 from coach.tui.render.stacks import question_lines, stacks_lines
 from coach.tui.render.text import Line, clip, line, muted, printable, strong
