@@ -8,9 +8,8 @@ from coach.model.slurm.cluster import Job, is_final
 from coach.tui.context import Context
 from coach.tui.first_screen.arrays import Arrays
 from coach.tui.mode import Mode
-from coach.tui.render.first_start import first_start_lines
 from coach.tui.render.queue import EmptyBecause, empty_queue_note, is_own
-from coach.tui.render.running import curve_blocks, heading, launch_lines, run_lines
+from coach.tui.render.running import curve_blocks, first_start_lines, heading, launch_lines, run_lines
 from coach.tui.render.table import Cell
 from coach.tui.render.text import Line
 from coach.tui.render.training import finding_cell, look_cell

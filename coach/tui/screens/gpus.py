@@ -11,7 +11,7 @@ from coach.analysis.measured.gpu_quantities import GpuKey
 from coach.lookback.history import History
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.render.gpu_history import history_lines
+from coach.tui.render.gpu_history import history_lines, process_lines, searched
 from coach.tui.render.gpus import (
     grid_lines,
     heading_line,
@@ -22,7 +22,6 @@ from coach.tui.render.gpus import (
     trouble_lines,
 )
 from coach.tui.render.nodes import gap_lines
-from coach.tui.render.processes import process_lines, searched
 from coach.tui.render.ranks import MAX_LISTED, rank_view_lines, shown_quantity
 from coach.tui.render.table import natural
 from coach.tui.render.text import BLANK, Line, clip, crumb, line, muted, printable
