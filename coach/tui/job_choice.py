@@ -75,7 +75,7 @@ class JobChoice:
             self._screen.note(why)
         else:
             label = chosen[0].label if len(chosen) == 1 else ", ".join(each.target for each in chosen)
-            self._screen.post_message(ActionRequested(verb, [each.target for each in chosen], label))
+            self._screen.post_message(ActionRequested(verb, tuple(each.target for each in chosen), label))
             self._deselect()
 
     def show_stacks(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -14,8 +15,8 @@ from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.snapshot import Snapshot
 from coach.model.training.log_window import LogLook
 from coach.model.training.stacks import StacksPlan
-from coach.tui.ports import RelaunchOffer
 from coach.tui.question import Question
+from coach.workflows.launching.relaunch_offer import RelaunchOffer
 
 if TYPE_CHECKING:
     from coach.analysis.queueing.arrays import FoldedJob
@@ -23,20 +24,18 @@ if TYPE_CHECKING:
     from coach.workflows.launching.launchables import Launchable
 
 
+@dataclass(eq=False)
 class Updated(Message):
     """New data arrived. Posted from the session's thread."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__()
-        self.snapshot = snapshot
+    snapshot: Snapshot
 
 
+@dataclass(eq=False)
 class Done(Message):
     """Work in a thread has ended. Posted from that thread."""
 
-    def __init__(self, callback: Callable[[], object]) -> None:
-        super().__init__()
-        self.callback = callback
+    callback: Callable[[], object]
 
 
 class Request(Message):
@@ -60,6 +59,7 @@ class ScreenShown(Request):
     """A screen came to the top: follow its runs and jobs."""
 
 
+@dataclass(eq=False)
 class ExplainWanted(Request):
     """Explain the row under the cursor, or the subject that is given here.
 
@@ -68,44 +68,31 @@ class ExplainWanted(Request):
     without rows.
     """
 
-    def __init__(
-        self,
-        target: str | None = None,
-        *,
-        is_finding_alone: bool = False,
-        job: Job | None = None,
-        gpus: Sequence[tuple[str, int]] | None = None,
-        node: Node | None = None,
-        page: tuple[FoldedJob | None, Run | None] | None = None,
-    ) -> None:
-        super().__init__()
-        self.target = target
-        self.is_finding_alone = is_finding_alone
-        self.job = job
-        self.gpus = gpus
-        self.node = node
-        self.page = page
+    target: str | None = None
+    is_finding_alone: bool = False
+    job: Job | None = None
+    gpus: Sequence[tuple[str, int]] | None = None
+    node: Node | None = None
+    page: tuple[FoldedJob | None, Run | None] | None = None
 
 
+@dataclass(eq=False)
 class PlanOpened(Request):
     """Show the plan of a launch request that another screen filled in; `title` is the recipe's name."""
 
-    def __init__(self, request: LaunchRequest, title: str) -> None:
-        super().__init__()
-        self.request = request
-        self.title = title
+    request: LaunchRequest
+    title: str
 
 
 class LaunchablesWanted(Request):
     """Look for programs and recipes to launch from the working directory."""
 
 
+@dataclass(eq=False)
 class LaunchableOpened(Request):
     """Show the plan of a row of the New Launch screen."""
 
-    def __init__(self, row: Launchable) -> None:
-        super().__init__()
-        self.row = row
+    row: Launchable
 
 
 class RecipesWanted(Request):
@@ -120,140 +107,126 @@ class ReportWanted(Request):
     """Run the doctor's checks of this cluster or machine."""
 
 
+@dataclass(eq=False)
 class RuleWanted(Request):
     """Look up the page of a rule."""
 
-    def __init__(self, code: str) -> None:
-        super().__init__()
-        self.code = code
+    code: str
 
 
 class DrillsWanted(Request):
     """Read the drills, and the user's progress in them."""
 
 
+@dataclass(eq=False)
 class JudgementWanted(Request):
     """Read the learner's progress in the run of a drill."""
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__()
-        self.run_id = run_id
+    run_id: str
 
 
+@dataclass(eq=False)
 class AnswerGiven(Request):
     """Judge the cause that the learner named; None: the learner gave up."""
 
-    def __init__(self, run_id: str, cause: str | None) -> None:
-        super().__init__()
-        self.run_id = run_id
-        self.cause = cause
+    run_id: str
+    cause: str | None
 
 
+@dataclass(eq=False)
 class ScriptRequested(Request):
     """Make the script of a launch, and its diff from the recipe's defaults."""
 
-    def __init__(self, request: LaunchRequest, edit: int) -> None:
-        super().__init__()
-        self.request = request
-        self.edit = edit
+    request: LaunchRequest
+    edit: int
 
 
+@dataclass(eq=False)
 class PlanRequested(Request):
     """Make the plan again from a changed request."""
 
-    def __init__(self, request: LaunchRequest, edit: int) -> None:
-        super().__init__()
-        self.request = request
-        self.edit = edit
+    request: LaunchRequest
+    edit: int
 
 
+@dataclass(eq=False)
 class SubmitRequested(Request):
-    def __init__(self, plan: Plan) -> None:
-        super().__init__()
-        self.plan = plan
+    """Submit the launch that the plan shows."""
+
+    plan: Plan
 
 
+@dataclass(eq=False)
 class CopyRequested(Request):
     """Copy the findings of a job as Markdown; without a diagnosis its name."""
 
-    def __init__(self, name: str, diagnosis: Diagnosis | None) -> None:
-        super().__init__()
-        self.name = name
-        self.diagnosis = diagnosis
+    name: str
+    diagnosis: Diagnosis | None
 
 
+@dataclass(eq=False)
 class LogWanted(Request):
-    """Read a window of a log."""
+    """Read a window of a log.
 
-    def __init__(
-        self,
-        look: LogLook,
-        owner: int | None,
-        counted: Mapping[str, tuple[int, int]],
-        is_wanted: Callable[[], bool],
-        on_progress: Callable[[LogLook, int, int], object],
-    ) -> None:
-        """`owner`: the uid for whom the files are opened; None: they may be anybody's. `counted` gives, for
-        each file, the bytes that were read to judge the job and the number of lines in them.
+    `owner`: the uid for whom the files are opened; None: they may be anybody's. `counted` gives, for each file,
+    the bytes that were read to judge the job and the number of lines in them. `is_wanted` may be called from
+    any thread; False stops a search.
+    """
 
-        `is_wanted` may be called from any thread; False stops a search.
-        """
-        super().__init__()
-        self.look = look
-        self.owner = owner
-        self.counted = counted
-        self.is_wanted = is_wanted
-        self.on_progress = on_progress
+    look: LogLook
+    owner: int | None
+    counted: Mapping[str, tuple[int, int]]
+    is_wanted: Callable[[], bool]
+    on_progress: Callable[[LogLook, int, int], object]
 
 
+@dataclass(eq=False)
 class PagerRequested(Request):
     """Show a file in the user's own pager."""
 
-    def __init__(self, file: str) -> None:
-        super().__init__()
-        self.file = file
+    file: str
 
 
+@dataclass(eq=False)
 class ActionRequested(Request):
     """Ask the user to confirm an action on jobs. `targets` are job ids, or run ids on the local backend;
     `label` is their text on the screen."""
 
-    def __init__(self, verb: Verb, targets: Sequence[str], label: str) -> None:
-        super().__init__()
-        self.verb = verb
-        self.targets = tuple(targets)
-        self.label = label
+    verb: Verb
+    targets: tuple[str, ...]
+    label: str
 
 
+@dataclass(eq=False)
 class LimitEntered(Request):
     """Make the commands of a new time limit."""
 
-    def __init__(self, targets: Sequence[str], time_limit_s: int) -> None:
-        super().__init__()
-        self.targets = tuple(targets)
-        self.time_limit_s = time_limit_s
+    targets: tuple[str, ...]
+    time_limit_s: int
 
 
+@dataclass(eq=False)
 class ActionConfirmed(Request):
-    def __init__(self, action: JobAction) -> None:
-        super().__init__()
-        self.action = action
+    """Perform the action that the user confirmed."""
+
+    action: JobAction
 
 
+@dataclass(eq=False)
 class StacksWanted(Request):
     """Make the command that takes the stacks of a job."""
 
-    def __init__(self, target: str) -> None:
-        super().__init__()
-        self.target = target
+    target: str
 
 
+@dataclass(eq=False)
 class StacksRequested(Request):
-    def __init__(self, plan: StacksPlan) -> None:
-        super().__init__()
-        self.plan = plan
+    """Take the stacks by the command that was shown."""
+
+    plan: StacksPlan
 
 
+@dataclass(eq=False)
 class FixRequested(Request):
     """Show the changes of a fix. `index` counts through the fixes of all findings, primary first. A trial
     runs only a few steps.
@@ -262,28 +235,19 @@ class FixRequested(Request):
     did not launch.
     """
 
-    def __init__(
-        self,
-        run_id: str,
-        index: int = 0,
-        *,
-        is_trial: bool = False,
-        stays: bool = False,
-        job: Job | None = None,
-    ) -> None:
-        super().__init__()
-        self.run_id = run_id
-        self.index = index
-        self.is_trial = is_trial
-        self.job = job
-        self.stays = stays
+    run_id: str
+    index: int = 0
+    is_trial: bool = False
+    stays: bool = False
+    job: Job | None = None
 
 
+@dataclass(eq=False)
 class RelaunchRequested(Request):
-    def __init__(self, offer: RelaunchOffer, parent_choice: str) -> None:
-        super().__init__()
-        self.offer = offer
-        self.parent_choice = parent_choice
+    """Launch the child run of a fix; `parent_choice` says what happens to a running parent."""
+
+    offer: RelaunchOffer
+    parent_choice: str
 
 
 class SavedViewsChanged(Request):
@@ -303,11 +267,10 @@ class ViewsChanged(Request):
     """The user changed the view of a table: save it."""
 
 
+@dataclass(eq=False)
 class Wanted(Request):
     """A screen needs the answers to questions that are asked on demand. `is_anew`: ask even if the last
     answer is fresh."""
 
-    def __init__(self, question: Question, *, is_anew: bool = False) -> None:
-        super().__init__()
-        self.question = question
-        self.is_anew = is_anew
+    question: Question
+    is_anew: bool = False
