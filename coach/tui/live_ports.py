@@ -1,4 +1,4 @@
-"""Implements the screens' ports by the real workflows.
+"""The ports: what the controllers call in the workflows. `tests/tui/fake_ports.py` scripts the same methods.
 
 The workflows are imported on first use, so that the first frame does not wait for them.
 """
@@ -24,7 +24,7 @@ from coach.model.training.stacks import Stacks, StacksPlan
 from coach.sources.io import Io, OwnerIo, SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.sources.rpc_budget import RpcBudget, cost_of
-from coach.tui.ports import Ports, RecipeKey, RelaunchOffer, RuleTitle
+from coach.tui.ports import RecipeKey, RuleTitle
 from coach.tui.question import Question
 from coach.workflows.backend import resolve_backend
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from coach.workflows.launching.foreign_fix import ForeignFixes
     from coach.workflows.launching.launchables import Launchable, Launchables
     from coach.workflows.launching.recipes import Page
+    from coach.workflows.launching.relaunch_offer import RelaunchOffer
     from coach.workflows.teaching.drill_answer import Judgement
     from coach.workflows.teaching.drills import DrillEntry
     from coach.workflows.watching.step_use import StepUses
@@ -157,24 +158,6 @@ class Reach:
         self.settings = settings
 
 
-def live_ports(reach: Reach, backend: str, place: str) -> Ports:
-    """All ports. `backend` is the backend on the screens; `place` is a backend or `auto`, which the doctor
-    examines."""
-    launches = LiveLaunches(reach)
-    return Ports(
-        LiveRecipes(reach),
-        launches,
-        LiveFixes(reach),
-        LiveJobActions(reach),
-        LiveStacks(reach),
-        LiveLogs(reach),
-        LiveDrills(reach, backend),
-        LiveQuestions(reach, backend, place),
-        LiveLaunchables(reach),
-        LiveNotices(reach),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class LiveRecipes:
     """coach's recipes and the user's own."""
@@ -182,11 +165,13 @@ class LiveRecipes:
     _reach: Reach
 
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
+        """All recipes, first those with a key."""
         return tuple(
             RecipeKey(key, name, title) for key, name, title in recipes.recipe_keys(self._reach.settings)
         )
 
     def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
+        """All recipes in the order of the ladder, and an error for each one that cannot be read."""
         return recipes.pages(self._reach.settings)
 
 
@@ -197,9 +182,11 @@ class LiveLaunchables:
     _reach: Reach
 
     def launchables(self) -> Launchables:
+        """The project's trainings, earlier commands, files and recipes."""
         return launchables.find_launchables(self._reach.settings, self._reach.io)
 
     def request_of(self, row: Launchable) -> LaunchRequest:
+        """The launch request of a row. Raises UserError for a file that cannot be launched."""
         return launchables.request_of(row, Path.cwd())
 
 
@@ -217,6 +204,7 @@ class LiveLaunches:
         """The recipe and backend of the last preview, and the plan of that recipe's defaults."""
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
+        """The plan of a launch. `run_id` keeps the id of a plan that is being edited."""
         request = prepare.with_defaults(request, self._reach.settings)
         request = group_members.with_lists_swept(request, recipe.recipe_of(request))
         backend = resolve_backend(request.backend, self._reach.env, self._reach.settings)
@@ -240,6 +228,8 @@ class LiveLaunches:
         return replace(plan, warnings=(*self._lost[request.recipe], *plan.warnings))
 
     def preview(self, request: LaunchRequest) -> tuple[tuple[str, ...], str]:
+        """The diff, in lines, between the script of the recipe's defaults and the request's script; and the
+        request's script."""
         key = (request.recipe, request.backend)
         if self._previewed is None or self._previewed[0] != key:
             self._previewed = (key, self.prepare(replace(request, set={})))
@@ -269,6 +259,7 @@ class LiveFixes:
         history: History,
         is_trial: bool = False,
     ) -> RelaunchOffer:
+        """The relaunch that a fix offers. `run` has its current state."""
         return fix_offer.offer(
             run,
             fix_offer.remedy_of(run, finding, fix),
@@ -281,11 +272,15 @@ class LiveFixes:
         )
 
     def find_again(self, job_id: str) -> Resubmission:
+        """The commands that submit again a job that coach did not launch. Raises UserError if its script
+        cannot be found."""
         return find_again.find_again(job_id, self._reach.settings, self._reach.env, self._reach.io)
 
     def foreign_fixes(
         self, target: TargetSnapshot, history: History, diagnosis: Diagnosis
     ) -> tuple[ForeignFixes, tuple[str, ...]]:
+        """The fixes of a job that coach did not launch, and the work that ending it now would lose. It
+        changes nothing."""
         found = foreign_fix.fixes_of_job(
             target, history, diagnosis, lazy_engine.rules_of(self._reach.settings), self._reach.io
         )
@@ -308,6 +303,7 @@ class LiveJobActions:
     _reach: Reach
 
     def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
+        """The exact commands that `perform` will run, to be shown first, and the jobs that are left out."""
         if verb is Verb.ATTACH:
             (target,) = targets
             return attach.plan_attach(target, self._reach.settings, self._reach.env, self._reach.io)
@@ -316,6 +312,8 @@ class LiveJobActions:
         )
 
     def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
+        """The request that launches a run again, or the action that submits a job again that coach did not
+        launch; of an array with failed tasks, these."""
         reach = self._reach
         return resubmit.plan_resubmit(target, reach.settings, reach.env, reach.io, only_failed=None)
 
@@ -326,17 +324,25 @@ class LiveJobActions:
         return job_actions.perform(action, self._reach.env, self._reach.io.now())
 
     def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
+        """The sources by which `Session.attach` follows `target`. It starts nothing."""
         attach.begin_attach(action, self._reach.settings)
         self._reach.charge(sum(cost_of(step.argv) for step in action.steps))
         return attach.streams(action, target, self._reach.env)
 
     def copy(self, text: str) -> bool:
+        """Put text into tmux's buffer. Returns False if coach does not run in tmux."""
         return tmux.load_tmux_buffer(text, self._reach.env)
 
     def open_pager(self, file: str) -> int:
+        """Give the terminal to the user's pager. Returns its exit status.
+
+        Raises UserError if there is no pager.
+        """
         return job_actions.open_pager(file, self._reach.env)
 
     def open_shell(self, action: JobAction) -> int:
+        """Give the terminal to a shell. Returns its exit status. Called while the screens have released the
+        terminal."""
         self._reach.charge(sum(cost_of(step.argv) for step in action.steps))
         return job_actions.open_shell(action, self._reach.env)
 
@@ -348,9 +354,11 @@ class LiveNotices:
     _reach: Reach
 
     def show_in_tmux(self, text: str) -> bool:
+        """Show a text in tmux's status line. Returns False if coach does not run in tmux."""
         return tmux.show_tmux_message(text, self._reach.env)
 
     def run_command(self, notice: Notice) -> None:
+        """Run the command of the user's config and wait for it. Raises UserError if it fails."""
         words, facts = self._reach.settings.notices.command, notices.notice_facts(notice)
         why = user_command.run_user_command(words, facts, self._reach.env, NOTICE_TIMEOUT_S)
         if why is not None:
@@ -364,9 +372,11 @@ class LiveStacks:
     _reach: Reach
 
     def plan_stacks(self, target: str) -> StacksPlan:
+        """The exact command that `take_stacks` will run."""
         return stacks.plan_stacks(target, self._reach.settings, self._reach.env, self._reach.io)
 
     def take_stacks(self, plan: StacksPlan) -> Stacks:
+        """The stack of each rank now. Takes 15 seconds at most."""
         self._reach.charge(cost_of(plan.argv))
         return stacks.take_stacks(plan, self._reach.settings, self._reach.env)
 
@@ -385,6 +395,9 @@ class LiveLogs:
         counted: Mapping[str, tuple[int, int]],
         heed: Callable[[int, int], bool],
     ) -> LogWindow | None:
+        """A window of a log that is opened for `owner`, or None if it was stopped. `counted` gives, for each
+        file, a size in bytes and the number of lines up to there. `heed` is called with the bytes read and
+        the bytes in all; if it returns False, reading stops."""
         windows: list[LogWindow] = []
         io = OwnerIo(self._reach.io, lambda: owner)
         for file in look.files:
@@ -408,12 +421,15 @@ class LiveDrills:
     _backend: str
 
     def drills(self) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
+        """All drills, and an error for each one that cannot be read."""
         return drills.known_drills(self._reach.settings, self._reach.io, self._backend)
 
     def judgement(self, run_id: str) -> Judgement:
+        """The learner's progress in a drill's run."""
         return drill_answer.read_judgement(run_id, self._reach.settings, self._reach.io, user_name())
 
     def answer_drill(self, run_id: str, cause: str | None) -> Judgement:
+        """Judge and record the cause that the learner named; None: the learner gave up."""
         return drill_answer.answer_drill(run_id, cause, self._reach.settings, self._reach.io, user_name())
 
 
@@ -436,10 +452,12 @@ class LiveQuestions:
         }
 
     def answer(self, question: Question) -> Any:
+        """The answer, of the type that `Question` names for each member."""
         io = self._open[question] = self._reach.asking_io()
         return self.table[question](self._reach.spare(io))
 
     def stop(self, question: Question) -> None:
+        """End the commands of a question whose answer nobody waits for. Returns at once."""
         if question in self._open:
             self._open[question].stop()
 
@@ -479,6 +497,7 @@ class LiveQuestions:
         return remembered.remembered(settings, user_name(), now_s, PAST_S, MAX_PAST_JOBS)
 
     def explain_rule(self, code: str) -> str:
+        """The page of a rule or a topic, as `coach explain` prints it. Raises UserError."""
         if (topic := topics.topic_of(code)) is not None:
             return topic.text()
         settings = self._reach.settings
@@ -488,6 +507,7 @@ class LiveQuestions:
         return documentation.page_text(page)
 
     def rule_titles(self) -> tuple[RuleTitle, ...]:
+        """All rules, by code; then all topics."""
         rules = (
             RuleTitle(rule.code, f"{rule.name} · {documentation.rule_summary(rule)}")
             for rule in registry.rule_classes()
@@ -495,6 +515,7 @@ class LiveQuestions:
         return (*rules, *(RuleTitle(each.name, each.title, "topic") for each in topics.find_topics()))
 
     def examine(self) -> Report:
+        """The doctor's report on this cluster or machine."""
         settings = doctor.with_backend(self._reach.settings, self._place)
         # The doctor does not use the screens' budget: it would wait past its timeout and blame Slurm.
         return doctor.examine(
@@ -503,3 +524,22 @@ class LiveQuestions:
             self._reach.io,
             terminal.read_terminal(terminal.started_environment(self._reach.env)),
         )
+
+
+class Ports:
+    """All ports of the controllers, one for each theme: the controller of launches is not given the drills. A
+    method may take long or raise UserError, so it is called in a worker's thread."""
+
+    def __init__(self, reach: Reach, backend: str, place: str) -> None:
+        """`backend` is the backend on the screens; `place` is a backend or `auto`, which the doctor
+        examines."""
+        self.recipes = LiveRecipes(reach)
+        self.launches = LiveLaunches(reach)
+        self.fixes = LiveFixes(reach)
+        self.job_actions = LiveJobActions(reach)
+        self.stacks = LiveStacks(reach)
+        self.logs = LiveLogs(reach)
+        self.drills = LiveDrills(reach, backend)
+        self.questions = LiveQuestions(reach, backend, place)
+        self.launchables = LiveLaunchables(reach)
+        self.notices = LiveNotices(reach)

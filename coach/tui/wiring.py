@@ -15,9 +15,9 @@ from coach.sources.machine import malloc, terminal, user
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.slurm.cluster_name import cluster_name
 from coach.tui.keys import KeysInForce, keys_in_force
-from coach.tui.live_ports import Reach, live_ports
+from coach.tui.live_ports import Ports, Reach
 from coach.tui.mode import Mode
-from coach.tui.ports import Ports, Session
+from coach.tui.ports import Session
 from coach.workflows.backend import resolve_backend
 from coach.workflows.readonly import is_held_back, why_readonly
 from coach.workflows.watching.live_session import live_session
@@ -81,7 +81,7 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     reach.spare = session.spared
     return Opening(
         session,
-        live_ports(reach, resolved, resolved),
+        Ports(reach, resolved, resolved),
         _standing(settings, is_readonly)[0],
         user.user_name(),
         f"{resolved} · {name}" if name else resolved,
@@ -115,7 +115,7 @@ def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
     session, told = story.open_story(file, settings)
     return Opening(
         session,
-        live_ports(Reach(settings, dict(os.environ)), header.backend, "auto"),
+        Ports(Reach(settings, dict(os.environ)), header.backend, "auto"),
         mode,
         header.user,
         header.backend,

@@ -270,7 +270,7 @@ def relaunch(run_id: str) -> str:
     from coach.rules.registry import build
     from coach.sources.io import SystemIo, scrubbed_environment
     from coach.sources.machine.user import user_name
-    from coach.tui.live_ports import Reach, live_ports
+    from coach.tui.live_ports import Ports, Reach
     from coach.workflows.judging.one_reading import read_once
     from coach.workflows.judging.targets import resolve_target
 
@@ -280,7 +280,7 @@ def relaunch(run_id: str) -> str:
     snapshot, history = read_once(target, settings, io, "slurm", user, ())
     assert snapshot.run is not None
     parent = replace(snapshot.run, state=snapshot.state)
-    fixes = live_ports(Reach(settings, os.environ), "slurm", "slurm").fixes
+    fixes = Ports(Reach(settings, os.environ), "slurm", "slurm").fixes
     offer = fixes.offer_fix(parent, finding, finding.fixes[0], snapshot, history)
     return fixes.relaunch(offer, "cancel").run_id
 

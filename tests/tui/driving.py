@@ -108,7 +108,7 @@ async def opened(
     session = session or FakeSession(make_snapshot(), {RUN_ID: make_history(lost_at=150)})
     ports = ports or FakePorts()
     clock = Clock()
-    opening = Opening(session, ports.ports(), mode, "ada", "slurm · tiger", "slurm", views=views)
+    opening = Opening(session, ports, mode, "ada", "slurm · tiger", "slurm", views=views)
     opening = replace(opening, notices=notices or NoticeSettings(), offered=offered)
     if settings is not None:
         opening = replace(opening, keys=keys_in_force(settings))

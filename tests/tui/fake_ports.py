@@ -32,13 +32,14 @@ from coach.sources.io import SystemIo
 from coach.sources.logs.log_windows import LogWindows, Stopped, both_by_time
 from coach.sources.slurm.kept_script import FoundScript
 from coach.sources.slurm.overlap_step import StreamSource
-from coach.tui.ports import Ports, RecipeKey, RelaunchOffer, RuleTitle
+from coach.tui.ports import RecipeKey, RuleTitle
 from coach.tui.question import Question
 from coach.workflows.jobs.ended_jobs import PastJobs
 from coach.workflows.jobs.place_in_queue import PlaceInQueue
 from coach.workflows.launching.foreign_fix import ForeignFixes, foreign_fixes
 from coach.workflows.launching.launchables import Launchable, Launchables, Origin
 from coach.workflows.launching.recipes import Page
+from coach.workflows.launching.relaunch_offer import RelaunchOffer
 from coach.workflows.teaching.drill_answer import Judgement
 from coach.workflows.teaching.drills import DrillEntry
 from tests.tui.fake_session import (
@@ -382,17 +383,3 @@ class FakePorts:
     questions: FakeQuestions = field(default_factory=FakeQuestions)
     launchables: FakeLaunchables = field(default_factory=FakeLaunchables)
     notices: FakeNotices = field(default_factory=FakeNotices)
-
-    def ports(self) -> Ports:
-        return Ports(
-            self.recipes,
-            self.launches,
-            self.fixes,
-            self.job_actions,
-            self.stacks,
-            self.logs,
-            self.drills,
-            self.questions,
-            self.launchables,
-            self.notices,
-        )

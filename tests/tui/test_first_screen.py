@@ -210,7 +210,7 @@ async def test_an_empty_queue_names_the_next_steps() -> None:
 async def started(directory: Path) -> AsyncIterator[Driver]:
     """coach as a user opens it whose caches are in this directory."""
     session, ports, clock = FakeSession(make_snapshot()), FakePorts(), Clock()
-    opening = Opening(session, ports.ports(), Mode.LIVE, "ada", "slurm · tiger", "slurm")
+    opening = Opening(session, ports, Mode.LIVE, "ada", "slurm · tiger", "slurm")
     settings = load({"COACH_HOME": str(directory)})
     app = CoachApp(replace(opening, first_start=directory / "cache" / "started", settings=settings), clock)
     async with app.run_test(size=(80, 24)) as pilot:

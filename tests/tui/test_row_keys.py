@@ -14,9 +14,9 @@ from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.tui.mode import Mode
-from coach.tui.ports import RelaunchOffer
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
+from coach.workflows.launching.relaunch_offer import RelaunchOffer
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_ports import FakeFixes, FakePorts, FakeQuestions
 from tests.tui.fake_session import NOW_S, RUN_ID, FakeSession, make_job, make_snapshot

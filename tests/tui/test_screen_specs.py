@@ -13,7 +13,7 @@ from coach.rules.registry import rule_classes
 from coach.tui import screen_specs, screens
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.keys import KEYS
-from coach.tui.live_ports import LiveQuestions, Reach, live_ports
+from coach.tui.live_ports import LiveQuestions, Ports, Reach
 from coach.tui.messages import Request
 from coach.tui.question import Question
 from coach.tui.render.text import plain
@@ -71,14 +71,14 @@ async def test_every_request_of_a_screen_has_one_controller_that_answers_it() ->
 
 def test_every_question_has_its_answer_in_the_wiring() -> None:
     settings = Settings(Path("/runs"), Path("/cache"), Path("/config"))
-    questions = live_ports(Reach(settings, {}), "slurm", "slurm").questions
+    questions = Ports(Reach(settings, {}), "slurm", "slurm").questions
     assert isinstance(questions, LiveQuestions)
     assert questions.table.keys() == set(Question)
 
 
 def test_every_rule_and_topic_is_offered_by_its_code_and_title() -> None:
     settings = Settings(Path("/runs"), Path("/cache"), Path("/config"))
-    questions = live_ports(Reach(settings, {}), "slurm", "slurm").questions
+    questions = Ports(Reach(settings, {}), "slurm", "slurm").questions
     offered = questions.rule_titles()
     titles = [title for title in offered if title.kind == "rule"]
     assert [title.code for title in titles] == [rule.code for rule in rule_classes()]

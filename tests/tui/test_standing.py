@@ -39,7 +39,7 @@ async def test_an_open_coach_goes_read_only_and_back_with_the_settings() -> None
     reach = Reach(SETTINGS, {})
     session, ports, clock = FakeSession(make_snapshot()), FakePorts(), Clock()
     opening = Opening(
-        session, ports.ports(), Mode.LIVE, "ada", "slurm", "slurm", lambda: _standing(reach.settings, False)
+        session, ports, Mode.LIVE, "ada", "slurm", "slurm", lambda: _standing(reach.settings, False)
     )
     app = CoachApp(opening, clock)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -78,7 +78,7 @@ async def test_a_key_that_the_site_switches_off_says_so_until_it_is_on_again(swi
     reach = Reach(replace(SETTINGS, switched_off=frozenset({switch}), origins=origins), {})
     session, ports, clock = FakeSession(make_snapshot()), FakePorts(), Clock()
     opening = Opening(
-        session, ports.ports(), Mode.LIVE, "ada", "slurm", "slurm", lambda: _standing(reach.settings, False)
+        session, ports, Mode.LIVE, "ada", "slurm", "slurm", lambda: _standing(reach.settings, False)
     )
     app = CoachApp(opening, clock)
     async with app.run_test(size=(160, 36)) as pilot:

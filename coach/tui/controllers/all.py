@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coach.tui.controllers.drills import Drills
-from coach.tui.controllers.fixes import Fixes
 from coach.tui.controllers.handlers import Controller, Handlers
-from coach.tui.controllers.job_actions import JobActions
-from coach.tui.controllers.launches import Launches
-from coach.tui.controllers.logs import Logs
-from coach.tui.controllers.new_launches import NewLaunches
+from coach.tui.controllers.job_actions import JobActions, Logs, RankStacks
+from coach.tui.controllers.launches import Fixes, Launches, NewLaunches
 from coach.tui.controllers.notices import JobNotices
 from coach.tui.controllers.questions import Questions
-from coach.tui.controllers.stacks import RankStacks
 from coach.tui.controllers.views import FirstStart, Views
 from coach.tui.stage import Stage
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
-from coach.tui.ports import DrillPort
 from coach.tui.stage import Stage
 
 if TYPE_CHECKING:
+    from coach.tui.live_ports import LiveDrills
     from coach.tui.screens.answer import AnswerScreen
     from coach.tui.screens.drills import DrillsScreen
     from coach.workflows.teaching.drill_answer import Judgement
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Drills:
     """Handles the requests of the Drills screen and of the answer screen."""
 
-    def __init__(self, stage: Stage, drills: DrillPort) -> None:
+    def __init__(self, stage: Stage, drills: LiveDrills) -> None:
         self._stage = stage
         self._port = drills
 

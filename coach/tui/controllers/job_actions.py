@@ -1,10 +1,11 @@
-"""Actions on jobs: opens the question, runs the confirmed action, shows the result."""
+"""Actions on jobs: opens the question, runs the confirmed action, shows the result. Also the stacks of a job's
+ranks, and windows of its logs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from textual.app import SuspendNotSupported
 
@@ -12,17 +13,20 @@ from coach.analysis.judging.markdown import diagnosis_markdown
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.slurm.job_action import JobAction, Verb
+from coach.model.training.log_window import LogWindow
 from coach.node.secret_words import mask_text
 from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.mode import Mode
-from coach.tui.ports import JobActionPort
-from coach.tui.stage import Stage
+from coach.tui.stage import READ_ONLY, Stage
 
 if TYPE_CHECKING:
     from coach.sources.slurm.overlap_step import StreamSource
     from coach.tui.bases.decision import DecisionScreen
+    from coach.tui.live_ports import LiveJobActions, LiveLogs, LiveStacks
     from coach.tui.screens.confirm import ConfirmScreen
+    from coach.tui.screens.log import LogScreen
+    from coach.tui.screens.stacks import StacksScreen
 
 OpenPlan = Callable[[str, Callable[[], LaunchRequest]], object]
 
@@ -31,7 +35,7 @@ class JobActions:
     """Handles the requests for actions on jobs. Only this class lends the terminal: to a shell in an
     allocation, or to a pager."""
 
-    def __init__(self, stage: Stage, job_actions: JobActionPort, open_plan: OpenPlan) -> None:
+    def __init__(self, stage: Stage, job_actions: LiveJobActions, open_plan: OpenPlan) -> None:
         """`open_plan` shows the plan of a run that the user launches again."""
         self._stage = stage
         self._port = job_actions
@@ -147,3 +151,79 @@ class JobActions:
         self._stage.context.session.refresh_soon()
         self._stage.close(screen)
         self._stage.tell(words)
+
+
+_NOTE_BYTES = 32 << 20
+"""Progress is shown each time this many more bytes were read."""
+
+
+class Logs:
+    """Handles the requests of the Log screen."""
+
+    def __init__(self, stage: Stage, logs: LiveLogs) -> None:
+        self._stage = stage
+        self._port = logs
+
+    @property
+    def handlers(self) -> Handlers:
+        return {messages.LogWanted: self._read}
+
+    def _read(self, message: messages.LogWanted) -> None:
+        screen: LogScreen | None = self._stage.asker(message)
+        if screen is None:
+            return
+        look, noted = message.look, [0]
+
+        def heed(done: int, total: int) -> bool:
+            if done - noted[0] >= _NOTE_BYTES:
+                noted[0] = done
+                self._stage.deliver(partial(message.on_progress, look, done, total))
+            return screen.is_attached and message.is_wanted()
+
+        def show(window: LogWindow | None) -> None:
+            if screen.is_attached and window is not None:
+                screen.set_window(look, window)
+
+        def refuse(error: UserError) -> None:
+            if screen.is_attached:
+                screen.refuse(look, error)
+
+        read = partial(self._port.read_log, look, message.owner, message.counted, heed)
+        self._stage.do_aside(read, show, refuse)
+
+
+T = TypeVar("T")
+
+
+class RankStacks:
+    """Handles the requests of the Stacks screen."""
+
+    def __init__(self, stage: Stage, stacks: LiveStacks) -> None:
+        self._stage = stage
+        self._port = stacks
+
+    @property
+    def handlers(self) -> Handlers:
+        return {messages.StacksWanted: self._plan, messages.StacksRequested: self._take}
+
+    def _plan(self, message: messages.StacksWanted) -> None:
+        screen: StacksScreen | None = self._stage.asker(message)
+        if screen is not None:
+            self._answer(screen, partial(self._port.plan_stacks, message.target), screen.set_plan)
+
+    def _take(self, message: messages.StacksRequested) -> None:
+        screen: StacksScreen | None = self._stage.asker(message)
+        if screen is None:
+            return
+        if self._stage.context.mode is Mode.LIVE:
+            self._answer(screen, partial(self._port.take_stacks, message.plan), screen.set_stacks)
+        else:
+            screen.refuse(READ_ONLY)
+
+    def _answer(self, screen: StacksScreen, work: Callable[[], T], show: Callable[[T], object]) -> None:
+        self._stage.do_aside(
+            work,
+            lambda result: show(result) if screen.is_attached else None,
+            lambda error: screen.refuse(error) if screen.is_attached else None,
+            "taking the stacks of all ranks",
+        )

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coach.analysis.jobs.notices import Notice, Notices, has_active_jobs
 from coach.config import NoticeSettings
@@ -13,16 +14,18 @@ from coach.model.snapshot import Snapshot
 from coach.trusted import private_folder
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.mode import Mode
-from coach.tui.ports import NoticePort
 from coach.tui.render.notice import OFFER, notice_text, tab_title, terminal_notice
 from coach.tui.stage import Stage
+
+if TYPE_CHECKING:
+    from coach.tui.live_ports import LiveNotices
 
 
 class JobNotices:
     """Checks each snapshot for news. A recording gives no notices."""
 
     def __init__(
-        self, stage: Stage, port: NoticePort, settings: NoticeSettings, offered: Path | None
+        self, stage: Stage, port: LiveNotices, settings: NoticeSettings, offered: Path | None
     ) -> None:
         """`offered` is the file that records that notices were offered; None: they are never offered."""
         self._stage = stage

@@ -15,12 +15,13 @@ from coach.model.errors import UserError
 from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.mode import Mode
-from coach.tui.ports import QuestionPort, RuleTitle
+from coach.tui.ports import RuleTitle
 from coach.tui.question import Asked, Question
 from coach.tui.stage import Stage
 
 if TYPE_CHECKING:
     from coach.tui.controllers import explanations
+    from coach.tui.live_ports import LiveQuestions
     from coach.tui.screens.doctor import DoctorScreen
     from coach.tui.screens.rule import RuleScreen
 else:
@@ -45,7 +46,7 @@ show their state beside their answer."""
 class Questions:
     """Asks the questions, and keeps the answers in the context for all screens."""
 
-    def __init__(self, stage: Stage, questions: QuestionPort, backend: str) -> None:
+    def __init__(self, stage: Stage, questions: LiveQuestions, backend: str) -> None:
         self._stage = stage
         self._port = questions
         self._has_queue = backend != "local"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Finding
-from coach.tui.ports import PARENT_CHOICES, RelaunchOffer
+from coach.tui.ports import PARENT_CHOICES
 from coach.tui.render.finding import evidence_text, subject_text
 from coach.tui.render.severity import severity_span, severity_tone
 from coach.tui.render.text import (
@@ -22,6 +22,7 @@ from coach.tui.render.text import (
     strong,
     wrap,
 )
+from coach.workflows.launching.relaunch_offer import RelaunchOffer
 
 _MAX_LOST = 3
 """The most checkpoints shown: the one to resume from, and the newest unusable ones."""

@@ -1,5 +1,5 @@
 """Content for the space below a short queue: small curves of the loss and throughput of trainings, else the
-newest runs, else recipes to launch; at the first start, what coach found here."""
+newest runs, else recipes to launch; and the text of the first start."""
 
 from __future__ import annotations
 
