@@ -66,6 +66,13 @@ class CurvePoint:
     lr: float | None = None
     """The learning rate of the last step in it, as the program gave it."""
 
+    @property
+    def wait_pct(self) -> float | None:
+        """The share of a step that waits for data, in %; None if either time is unknown."""
+        if self.data_time_s is None or not self.step_time_s:
+            return None
+        return min(100.0, 100.0 * self.data_time_s / self.step_time_s)
+
 
 class Curve:
     """A whole run in at most MAX_CURVE_POINTS points. When it is full, neighbouring points are merged, and

@@ -20,7 +20,7 @@ from coach.tui.render.text import (
     clock,
     fit,
     line,
-    mib,
+    mib_of,
     muted,
     of_total,
     printable,
@@ -46,11 +46,8 @@ def node_fact_lines(node: Node, free: Sequence[NodeGpus], now_s: float, width: i
         rows += labelled("given by", f"{node.reason_user or UNKNOWN}{given}", width)
     if node.owner is not None:
         rows += labelled("shared with", f"jobs of {node.owner} alone", width)
-    memory = (
-        UNKNOWN if node.memory_mib is None else f"{mib(node.memory_allocated_mib)}/{mib(node.memory_mib)}"
-    )
     rows += labelled("cpus", f"{of_total(node.num_cpus_allocated, node.num_cpus)} in use", width)
-    rows += labelled("memory", f"{memory} in use", width)
+    rows += labelled("memory", f"{mib_of(node.memory_allocated_mib, node.memory_mib)} in use", width)
     rows += labelled("partitions", ", ".join(node.partitions) or UNKNOWN, width)
     if node.features:
         rows += labelled("features", ", ".join(node.features), width)

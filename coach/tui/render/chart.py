@@ -126,6 +126,17 @@ class Notes:
 NO_NOTES = Notes()
 
 
+def newest_value(points: Sequence[Point]) -> float | None:
+    """The newest finite value; None without one."""
+    return next((y for _, y in reversed(points) if y is not None and math.isfinite(y)), None)
+
+
+def led_by(charts: Sequence[Chart], index: int) -> list[Chart]:
+    """The charts with one of them first. `index` counts on after the last chart."""
+    first = index % len(charts)
+    return [charts[first], *charts[:first], *charts[first + 1 :]]
+
+
 def plot(
     lines: Sequence[Sequence[Point]], width: int, height: int, x: tuple[float, float], y: tuple[float, float]
 ) -> list[str]:

@@ -19,7 +19,7 @@ from coach.tui.render.text import (
     clock,
     line,
     line_width,
-    mib,
+    mib_of,
     muted,
     of_total,
     plural,
@@ -100,9 +100,6 @@ def nodes_title(num_nodes: int, query: str, num_found: int, is_hidden: bool = Fa
 
 def _node_row(node: Node, use: DeviceUse | None, now_s: float | None) -> Row:
     tone = node_state_tone(node.state)
-    memory = (
-        f"{mib(node.memory_allocated_mib)}/{mib(node.memory_mib)}" if node.memory_mib is not None else UNKNOWN
-    )
     reason = printable(node.reason or "")
     state = printable(node.state)
     partitions = printable(",".join(node.partitions))
@@ -112,7 +109,7 @@ def _node_row(node: Node, use: DeviceUse | None, now_s: float | None) -> Row:
             Cell(printable(node.name)),
             Cell(node_state_sign(node.state) + state, tone),
             Cell(of_total(node.num_cpus_allocated, node.num_cpus)),
-            Cell(memory),
+            Cell(mib_of(node.memory_allocated_mib, node.memory_mib)),
             Cell(gpu_text(node.gpus)),
             Cell(partitions, "muted"),
             Cell(reason, tone),

@@ -4,7 +4,6 @@ noise."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
 
 from rich.cells import cell_len
 
@@ -35,7 +34,6 @@ from coach.tui.render.text import (
     mib,
     muted,
     number,
-    pad,
     printable,
     seconds,
     short_id,
@@ -145,14 +143,6 @@ def _finding_lines(findings: Sequence[FoundIn] | None) -> list[Line]:
             f"{printable(each.rule)} {printable(each.name)}",
         )
         for each in findings or ()
-    ]
-
-
-def side_by_side(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:
-    """Put lines at the left of other lines."""
-    return [
-        (*pad(one or BLANK, left_width), Span("  "), *(other or BLANK))
-        for one, other in zip_longest(left, right)
     ]
 
 

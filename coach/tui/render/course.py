@@ -13,13 +13,24 @@ from dataclasses import dataclass, replace
 from coach.analysis.measured.gpu_course import course, shown_gpus
 from coach.analysis.measured.gpu_quantities import GpuKey
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.lookback.history import CurvePoint, History
+from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.telemetry import GpuSample
 from coach.tui.render.axis import XAxis
-from coach.tui.render.chart import BLANK_CELL, STROKES, Chart, Mark, Notes, Point, Stretch, chart_lines
-from coach.tui.render.gpus import short_name_of
+from coach.tui.render.chart import (
+    BLANK_CELL,
+    STROKES,
+    Chart,
+    Mark,
+    Notes,
+    Point,
+    Stretch,
+    chart_lines,
+    led_by,
+    newest_value,
+)
+from coach.tui.render.gpus import name_among
 from coach.tui.render.severity import severity_sign, severity_tone
 from coach.tui.render.text import UNKNOWN, Line, Tone, number, seconds
 
@@ -84,8 +95,7 @@ def course_lines(
     charts = [*of_steps[:1], *gpu_charts, *of_steps[1:]]
     if not charts:
         return []
-    first = view.first % len(charts)
-    charts = [charts[first], *charts[:first], *charts[first + 1 :]]
+    charts = led_by(charts, view.first)
     if charts[0].title == "loss" and len(charts[0].lines) > 1:
         name = "evaluation, its loss dashed"
         marks = [replace(mark, name=name) if mark.sign == "V" else mark for mark in notes.marks]
@@ -110,11 +120,11 @@ def step_charts(
     at = [point.time_s if axis.is_time else float(point.step) for point in curve]
     losses = _points(at, [point.loss for point in curve])
     rates = _points(at, [point.samples_per_s for point in curve])
-    shares = _points(at, [_share(point) for point in curve])
+    shares = _points(at, [point.wait_pct for point in curve])
     times = _points(at, [point.step_time_s for point in curve])
     held_out = _held_out(events, axis)
     newest = curve[-1]
-    share = _newest(shares)
+    share = newest_value(shares)
     charts = [
         Chart(
             "loss",
@@ -132,11 +142,11 @@ def step_charts(
         ),
         Chart(
             "throughput",
-            _rate_text(_newest(rates), view.tokens_per_sample),
+            _rate_text(newest_value(rates), view.tokens_per_sample),
             (rates,),
             from_zero=True,
             short="samples/s",
-            now=number(_newest(rates), 3),
+            now=number(newest_value(rates), 3),
         ),
         Chart(
             "data wait",
@@ -148,14 +158,14 @@ def step_charts(
         ),
         Chart(
             "step time",
-            seconds(_newest(times)),
+            seconds(newest_value(times)),
             (times,),
             unit="s",
             from_zero=True,
-            now=seconds(_newest(times)),
+            now=seconds(newest_value(times)),
         ),
     ]
-    return [chart for chart in charts if chart.title == "loss" or _newest(chart.lines[0]) is not None]
+    return [chart for chart in charts if chart.title == "loss" or newest_value(chart.lines[0]) is not None]
 
 
 def _held_out(events: Sequence[MetricEvent], axis: XAxis) -> list[Point]:
@@ -179,16 +189,6 @@ def _points(at: Sequence[float | None], values: Iterable[float | None]) -> list[
     return [(x, y) for x, y in zip(at, values, strict=True) if x is not None]
 
 
-def _share(point: CurvePoint) -> float | None:
-    if point.data_time_s is None or not point.step_time_s:
-        return None
-    return min(100.0, 100.0 * point.data_time_s / point.step_time_s)
-
-
-def _newest(points: Sequence[Point]) -> float | None:
-    return next((y for _, y in reversed(points) if y is not None and math.isfinite(y)), None)
-
-
 def _lost(history: History) -> str:
     """The step or epoch at which the loss was first not finite, in words; empty if it was always finite.
 
@@ -210,7 +210,7 @@ def gpu_charts_of(
     shown = shown_gpus(history, gpus) if axis.is_time else []
     if not shown:
         return [], []
-    names = [_name(each.key, each.among, gpus) for each in shown]
+    names = [f"{each.among} {name_among(each.key, gpus)}".lstrip() for each in shown]
     charts = []
     for of in _GPU_COLUMNS:
         wholes = _all_or_none([of.whole(history.gpu_series(*each.key).samples[-1]) for each in shown])
@@ -218,7 +218,7 @@ def gpu_charts_of(
             _scaled(course(history.gpu_series(*each.key), of.column, axis.start, axis.end, num_points), whole)
             for each, whole in zip(shown, wholes, strict=True)
         ]
-        if any(_newest(points) is not None for points in lines):
+        if any(newest_value(points) is not None for points in lines):
             among = f" {shown[0].among} of {len(gpus)}" if shown[0].among else ""
             charts.append(_gpu_chart(of, lines, wholes, among))
     return charts, names if len(gpus) > 1 else []
@@ -256,7 +256,7 @@ def _gpu_chart(
     of: _GpuColumn, lines: Sequence[Sequence[Point]], wholes: Sequence[float | None], among: str
 ) -> Chart:
     is_share = all(wholes)
-    newest = f"{number(_newest(lines[0]), 3)} {'%' if is_share else of.unit}"
+    newest = f"{number(newest_value(lines[0]), 3)} {'%' if is_share else of.unit}"
     limit = f" of {_limit(of.unit, wholes[0] or 0.0)}" if of.unit and is_share else ""
     return Chart(
         of.title,
@@ -271,11 +271,6 @@ def _gpu_chart(
 
 def _limit(unit: str, whole: float) -> str:
     return f"{whole:.0f} W" if unit == "W" else f"{whole / 1024:.0f} GiB"
-
-
-def _name(key: GpuKey, among: str, gpus: Sequence[GpuKey]) -> str:
-    name = f"gpu {key[1]}" if len({node for node, _ in gpus}) == 1 else short_name_of(key)
-    return f"{among} {name}" if among else name
 
 
 def notes_of(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import takewhile
 
-from coach.tui.render.axis import bounded
+from coach.tui.render.axis import scale_of
 from coach.tui.render.chart import Point, plot
 from coach.tui.render.text import Line, Span, crop, fit, line, muted, number, strong
 
@@ -27,17 +27,17 @@ def curve_lines(
     """A curve in `width` × `height` cells, with the newest value and a note in the title, and the range at
     the left edge. `counted_by`: the word for the numbers of the points."""
     known = [(x, y) for x, y in points if y is not None]
-    finite = [bounded(y) for _, y in known if math.isfinite(y)]
+    scale = scale_of([y for _, y in known], from_zero=starts_at_zero)
     rows: list[Line] = [_heading(title, known, width, (unit, note, counted_by))]
-    if not finite:
+    if scale is None:
         rows.append(line(muted("   no value yet" if not known else "   no finite value")))
         return rows + [() for _ in range(height - 2)]
-    low, high = _range(finite, starts_at_zero)
+    low, high = scale.ends
     label_width = max(len(number(low)), len(number(high)), 5)
     has_axis = height >= 6
     body = height - 1 - has_axis
     steps = points[0][0], points[-1][0]
-    drawable = [(x, bounded(y) if y is not None and math.isfinite(y) else None) for x, y in points]
+    drawable = [(x, scale.place(y)) for x, y in points]
     drawn = plot([drawable], max(1, width - label_width - 3), max(1, body), steps, (low, high))
     for index, cells in enumerate(drawn):
         label = number(high) if index == 0 else number(low) if index == len(drawn) - 1 else ""
@@ -71,16 +71,6 @@ def _heading(
         heading.append(muted(f"  {note}"))
     heading.append(muted(" " + "─" * width))
     return crop(tuple(heading), width)
-
-
-def _range(finite: Sequence[float], starts_at_zero: bool) -> tuple[float, float]:
-    """The range of the curve's height. It is never empty, so that a constant is drawn in the middle."""
-    low, high = min(finite), max(finite)
-    if starts_at_zero:
-        low = min(0.0, low)
-    if low == high:
-        low, high = low - (abs(low) * 0.1 or 1.0), high + (abs(high) * 0.1 or 1.0)
-    return low, high
 
 
 def bar(share: float | None, width: int) -> str:

@@ -20,9 +20,9 @@ from coach.lookback.history import History
 from coach.model.training.telemetry import ProcessSample
 from coach.tui.render.axis import XAxis
 from coach.tui.render.chart import STROKES, Chart, Point, chart_lines
-from coach.tui.render.gpus import newest_samples, short_name_of
+from coach.tui.render.gpus import name_among, newest_samples, short_name_of
 from coach.tui.render.table import Cell, Column, Row, fit_columns, header_line, natural, row_line
-from coach.tui.render.text import UNKNOWN, Line, age, line, mib, muted, number, printable
+from coach.tui.render.text import UNKNOWN, Line, age, line, mib, muted, number, percent, printable, whole
 
 MAX_PAST_S = 3600.0
 _ALWAYS = (POWER, UTILIZATION, MEMORY, TEMPERATURE)
@@ -51,7 +51,7 @@ def history_lines(
     is_each = len(gpus) <= len(STROKES)
     if gpus:
         charts += _gpu_charts(history, gpus, start_s, now_s, max(1, width), is_each=is_each)
-    names = [_name_among(key, gpus) for key in gpus] if is_each else _OF_MANY
+    names = [name_among(key, gpus) for key in gpus] if is_each else _OF_MANY
     axis = XAxis(start_s, now_s, origin=now_s)
     return chart_lines(charts, width, height, axis, names if len(gpus) > 1 else ())
 
@@ -109,10 +109,6 @@ def _told(found: Spread | None, num_gpus: int) -> str:
     return f"median {middle}, {ends}, {number(found.high - found.low, 2)} apart"
 
 
-def _name_among(key: GpuKey, gpus: Sequence[GpuKey]) -> str:
-    return f"gpu {key[1]}" if len({node for node, _ in gpus}) == 1 else short_name_of(key)
-
-
 _COLUMNS = (
     Column("rank", "RANK", 4, 0, "right"),
     Column("local_rank", "LOCAL", 5, 5, "right"),
@@ -149,15 +145,15 @@ def searched(process: ProcessSample) -> str:
 
 def _row(each: ProcessSample, now_s: float) -> Row:
     texts = (
-        UNKNOWN if each.rank is None else str(each.rank),
-        UNKNOWN if each.local_rank is None else str(each.local_rank),
+        whole(each.rank),
+        whole(each.local_rank),
         printable(each.node),
         str(each.pid),
         UNKNOWN if each.gpus is None else ",".join(map(str, each.gpus)) or "none",
         mib(each.gpu_memory_mib),
-        UNKNOWN if each.cpu_pct is None else f"{each.cpu_pct:.0f}%",
+        percent(each.cpu_pct),
         mib(each.rss_mib),
-        UNKNOWN if each.num_threads is None else str(each.num_threads),
+        whole(each.num_threads),
         age(now_s - each.time_s),
         printable(each.name),
     )

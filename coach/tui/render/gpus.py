@@ -32,6 +32,7 @@ from coach.tui.render.text import (
     line,
     mib,
     muted,
+    percent,
     plural,
     printable,
     strong,
@@ -221,7 +222,7 @@ def _cells(sample: GpuSample, past: Sequence[GpuSample], now_s: float, is_fresh:
         "gpu": f"{sample.gpu}{' MIG' if sample.whole_uuid else ''}",
         "sm": _share(sample.sm_activity_pct),
         "power": _share(POWER.of(sample)),
-        "utilization": _percent(sample.utilization_pct),
+        "utilization": percent(sample.utilization_pct),
         "memory": f"{mib(sample.memory_used_mib)}/{mib(sample.memory_total_mib)}",
         "temperature": UNKNOWN if sample.temperature_c is None else f"{sample.temperature_c:.0f}°C",
         "watts": f"{power}/{limit}",
@@ -236,12 +237,8 @@ def _cells(sample: GpuSample, past: Sequence[GpuSample], now_s: float, is_fresh:
     return cells
 
 
-def _percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}%"
-
-
 def _share(value: float | None) -> str:
-    return f"{bar(None if value is None else value / 100, 8)} {_percent(value):>4}"
+    return f"{bar(None if value is None else value / 100, 8)} {percent(value):>4}"
 
 
 def spread_lines(samples: Sequence[GpuSample], num_gpus: int, width: int) -> list[Line]:
@@ -281,6 +278,11 @@ def short_name_of(key: GpuKey) -> str:
     """For example `node17:3`. A long name is cut at its start."""
     node = printable(key[0])
     return f"{node if len(node) <= 9 else '…' + node[-8:]}:{key[1]}"
+
+
+def name_among(key: GpuKey, gpus: Sequence[GpuKey]) -> str:
+    """The name of one of some GPUs, without its node if they are all on one node."""
+    return f"gpu {key[1]}" if len({node for node, _ in gpus}) == 1 else short_name_of(key)
 
 
 def quantity_line(quantity: Quantity, samples: Sequence[GpuSample], width: int) -> Line:

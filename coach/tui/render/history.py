@@ -10,7 +10,7 @@ from coach.model.slurm.cluster import is_final
 from coach.tui.render.pending import labelled
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import UNKNOWN, Line, age, clock, mib, printable, short_id, whole
+from coach.tui.render.text import UNKNOWN, Line, age, clock, mib, percent, printable, short_id, whole
 
 HISTORY_COLUMNS = (
     Column("job_id", "JOB ID", 10, grow=2),
@@ -73,10 +73,6 @@ def _state(past: PastJob) -> str:
     """How the job ended. If coach missed its end, the last known state is marked as not final."""
     state = printable(past.job.state)
     return state if is_final(past.job.state) else f"{UNKNOWN} was {state}"
-
-
-def percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}%"
 
 
 def efficiency_lines(past: PastJob, now_s: float, width: int) -> list[Line]:

@@ -3,8 +3,6 @@ wait."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from coach.analysis.queueing.arrays import unfold
@@ -20,7 +18,7 @@ from coach.tui.render.job_course import course_rows
 from coach.tui.render.job_devices import device_lines
 from coach.tui.render.pending import failed_alike_lines, labelled, place_lines, task_lines, why_lines
 from coach.tui.render.progress import progress_lines
-from coach.tui.render.text import BLANK, Line, Span, line, mib, muted, pad, printable
+from coach.tui.render.text import BLANK, Line, beside, line, mib, muted, printable
 
 if TYPE_CHECKING:
     from coach.analysis.queueing.ahead import Standing
@@ -68,7 +66,7 @@ def _wide_lines(page: JobSubject, width: int, height: int) -> list[Line]:
     right = course_rows(page, right_width, max(height, _LEAST_RIGHT))
     if right:
         left += _about_lines(page, left_width, max(height, len(right)) - len(left))
-        return beside(left, right, left_width)
+        return beside(left, right, left_width, _GAP)
     rows = [*_told_lines(page, width), *device_lines(page, width), *_about_lines(page, width, height)]
     place, room = page.place, height - len(rows)
     nodes = facts.place_node_lines(page.job, place.nodes, page.now_s, width, room, place.nodes_read_s)
@@ -86,14 +84,6 @@ def _about_lines(page: JobSubject, width: int, room: int) -> list[Line]:
         rest = main if len(rows) + len(main) < room else []
         return [*rows, facts.facts_line(page.job, page.now_s, width, page.label), *rest]
     return [*rows, *([BLANK] if rows and len(rows) + len(known) < room else []), *known]
-
-
-def beside(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:
-    """Put lines at the left of other lines."""
-    gap = Span(" " * _GAP)
-    return [
-        (*pad(one or BLANK, left_width), gap, *(other or BLANK)) for one, other in zip_longest(left, right)
-    ]
 
 
 def _told_lines(page: JobSubject, width: int) -> list[Line]:

@@ -12,11 +12,23 @@ from coach.model.training.telemetry import GpuSample
 from coach.tui.question import Asked
 from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
 from coach.tui.render.asked import asked_line
-from coach.tui.render.compare import side_by_side
 from coach.tui.render.curve import bar
 from coach.tui.render.node_hours import Measured as Measured
 from coach.tui.render.node_hours import past_lines
-from coach.tui.render.text import BLANK, KeyLabel, Line, Span, age, clip, line, mib, muted, printable, whole
+from coach.tui.render.text import (
+    BLANK,
+    KeyLabel,
+    Line,
+    Span,
+    age,
+    beside,
+    clip,
+    line,
+    mib,
+    muted,
+    printable,
+    whole,
+)
 
 WIDE = 108
 """From this width on the facts stand beside the GPUs."""
@@ -58,7 +70,7 @@ def page_lines(page: NodeSubject, width: int, height: int) -> list[Line]:
     ]
     # The state comes first at every width, because it matters most for a node that is down.
     rows = (
-        [*side_by_side(gpus, facts, left_width), *work]
+        [*beside(gpus, facts, left_width, 2), *work]
         if is_wide
         else [facts[0], *gpus, *work, BLANK, *facts[1:]]
     )

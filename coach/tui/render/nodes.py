@@ -10,7 +10,6 @@ from coach.model.training.metrics import Step
 from coach.model.training.telemetry import GpuSample, HostSample, SensorGap
 from coach.tui.render.curve import bar, sparkline
 from coach.tui.render.text import (
-    UNKNOWN,
     Line,
     Span,
     age,
@@ -20,9 +19,11 @@ from coach.tui.render.text import (
     mib,
     muted,
     number,
+    percent,
     printable,
     seconds,
     strong,
+    whole,
 )
 
 _RECENT_STEPS = 50
@@ -74,7 +75,7 @@ def _host_line(
     if newest is None:
         return line(f" {name} ", muted("cpu –"))
     spark_width = max(0, min(24, width - 70))
-    cpu = UNKNOWN if newest.cpu_pct is None else f"{newest.cpu_pct:.0f}%"
+    cpu = percent(newest.cpu_pct)
     of_cpus = "" if newest.num_cpus is None else f" of {newest.num_cpus}"
     memory = mib(newest.memory_used_mib) + (
         f"/{mib(newest.memory_limit_mib)}" if newest.memory_limit_mib is not None else ""
@@ -99,10 +100,10 @@ def _host_line(
 
 def _gpu_line(newest: GpuSample, samples: Sequence[GpuSample], now_s: float, width: int) -> Line:
     spark_width = max(0, min(24, width - 84))
-    used = UNKNOWN if newest.utilization_pct is None else f"{newest.utilization_pct:.0f}%"
+    used = percent(newest.utilization_pct)
     share = None if newest.utilization_pct is None else newest.utilization_pct / 100
     memory = f"{mib(newest.memory_used_mib)}/{mib(newest.memory_total_mib)}"
-    power = UNKNOWN if newest.power_w is None else f"{newest.power_w:.0f}"
+    power = whole(newest.power_w)
     limit = "" if newest.power_limit_w is None else f"/{newest.power_limit_w:.0f}"
     spark = sparkline([s.utilization_pct for s in samples], spark_width, 0, 100) if spark_width else ""
     heat = "" if newest.temperature_c is None else f" {newest.temperature_c:.0f}°C"

@@ -5,7 +5,6 @@ Colour alone never identifies a line.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -13,7 +12,7 @@ from itertools import cycle
 from coach.analysis.jobs.progress import recent_rate
 from coach.lookback.history import CurvePoint, History
 from coach.tui.render.axis import XAxis
-from coach.tui.render.chart import STROKES, Chart, Point, chart_lines
+from coach.tui.render.chart import STROKES, Chart, Point, chart_lines, led_by, newest_value
 from coach.tui.render.severity import state_span
 from coach.tui.render.text import (
     UNKNOWN,
@@ -58,12 +57,6 @@ class OverlayView:
     """The name of the next view, for the key that leads to it."""
 
 
-def _share(point: CurvePoint) -> float | None:
-    if point.data_time_s is None or not point.step_time_s:
-        return None
-    return min(100.0, 100.0 * point.data_time_s / point.step_time_s)
-
-
 @dataclass(frozen=True, slots=True)
 class _Quantity:
     title: str
@@ -77,7 +70,7 @@ class _Quantity:
 _QUANTITIES = (
     _Quantity("loss", "loss", lambda point: point.loss, from_zero=False),
     _Quantity("throughput", "samples/s", lambda point: point.samples_per_s, " samples/s"),
-    _Quantity("data wait", "data wait", _share, " %", 100.0),
+    _Quantity("data wait", "data wait", lambda point: point.wait_pct, " %", 100.0),
     _Quantity("step time", "step time", lambda point: point.step_time_s, " s"),
 )
 
@@ -127,8 +120,7 @@ def overlay_lines(
             charts.append(_chart(quantity, lines, is_log=view.is_log))
     if not charts:
         return [line(muted(" their steps have neither a loss nor a rate nor a time"))]
-    first = view.first % len(charts)
-    charts = [charts[first], *charts[:first], *charts[first + 1 :]]
+    charts = led_by(charts, view.first)
     told = _how(view, label)
     return [told, *chart_lines(_large(charts, height - 1), width, height - 1, axis)]
 
@@ -162,11 +154,10 @@ def _points_at(curve: Sequence[CurvePoint], *, is_by_time: bool) -> list[tuple[f
 
 
 def _chart(quantity: _Quantity, lines: tuple[Sequence[Point], ...], *, is_log: bool) -> Chart:
-    newest = [_newest(points) for points in lines]
     spell = seconds if quantity.unit == " s" else lambda value: f"{number(value, 3)}{quantity.unit}"
     told = "   ".join(
         f"{letter} {UNKNOWN if value is None else spell(value)}"
-        for letter, value in zip(LETTERS, newest, strict=False)
+        for letter, value in zip(LETTERS, map(newest_value, lines), strict=False)
     )
     is_log = is_log and quantity.title == "loss"
     return Chart(
@@ -180,7 +171,3 @@ def _chart(quantity: _Quantity, lines: tuple[Sequence[Point], ...], *, is_log: b
         short=quantity.short,
         letters=LETTERS[: len(lines)],
     )
-
-
-def _newest(points: Sequence[Point]) -> float | None:
-    return next((y for _, y in reversed(points) if y is not None and math.isfinite(y)), None)

@@ -25,6 +25,7 @@ from coach.tui.render.text import (
     mib,
     muted,
     number,
+    percent,
     plural,
     printable,
     seconds,
@@ -133,11 +134,10 @@ def table_lines(ranks: Ranks, shown: Sequence[Standing], width: int) -> list[Lin
 
 def _table_line(each: Standing, odd: Mapping[str, set[int]], node_width: int) -> Line:
     """`odd` has the unusual ranks, by the name of the quantity."""
-    wait = UNKNOWN if each.wait_pct is None else f"{each.wait_pct:.0f}%"
     cells = (
         ("step", f"{each.step:>7}"),
         ("step time", f"{seconds(each.step_time_s):>9}"),
-        ("data wait", f"{seconds(each.data_time_s)} {wait:>3}".rjust(12)),
+        ("data wait", f"{seconds(each.data_time_s)} {percent(each.wait_pct):>3}".rjust(12)),
         ("memory", f"{mib(each.memory_mib):>8}"),
     )
     is_odd = any(each.rank in ranks for ranks in odd.values())

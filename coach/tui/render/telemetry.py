@@ -23,6 +23,7 @@ from coach.tui.render.text import (
     plural,
     printable,
     strong,
+    whole,
     wrap,
 )
 
@@ -87,27 +88,23 @@ def step_use_lines(
     rows = [asked_line("sstat", asked, now_s, label, since_s)]
     for step in steps:
         text = f"step {step.step_id.partition('.')[2]}, {plural(step.num_tasks, 'task')}: "
-        text += f"a task had at most {_number(step.max_rss_mib)} MiB"
+        text += f"a task had at most {whole(step.max_rss_mib)} MiB"
         if step.gpu_utilization_pct is not None or step.gpu_memory_mib is not None:
-            busy, memory = _number(step.gpu_utilization_pct), _number(step.gpu_memory_mib)
+            busy, memory = whole(step.gpu_utilization_pct), whole(step.gpu_memory_mib)
             text += f"; its GPUs together {busy} % and {memory} MiB"
         rows.append(line("   ", printable(text)))
     return [clip(row, width) for row in rows]
 
 
 def _host_text(host: HostSample) -> str:
-    used = f"{_number(host.memory_used_mib)} of {_number(host.memory_limit_mib)} MiB"
-    return f"CPU {_number(host.cpu_pct)} %   memory {used}"
+    used = f"{whole(host.memory_used_mib)} of {whole(host.memory_limit_mib)} MiB"
+    return f"CPU {whole(host.cpu_pct)} %   memory {used}"
 
 
 def _gpu_text(gpu: GpuSample) -> str:
     """The values of one GPU. Utilization comes last, because alone it looks like efficiency."""
     return (
-        f"gpu {gpu.gpu}   power {_number(gpu.power_w)} of {_number(gpu.power_limit_w)} W   "
-        f"memory {_number(gpu.memory_used_mib)} of {_number(gpu.memory_total_mib)} MiB   "
-        f"{_number(gpu.temperature_c)} °C   busy {_number(gpu.utilization_pct)} %"
+        f"gpu {gpu.gpu}   power {whole(gpu.power_w)} of {whole(gpu.power_limit_w)} W   "
+        f"memory {whole(gpu.memory_used_mib)} of {whole(gpu.memory_total_mib)} MiB   "
+        f"{whole(gpu.temperature_c)} °C   busy {whole(gpu.utilization_pct)} %"
     )
-
-
-def _number(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal, get_args
 
 from rich.cells import cell_len, set_cell_size
@@ -154,6 +155,10 @@ def whole(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0f}"
 
 
+def percent(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}%"
+
+
 def of_total(part: int | None, total: int | None) -> str:
     """`3/8`; an unknown side is `–`."""
     if part is None and total is None:
@@ -232,6 +237,11 @@ def mib(value: float | None) -> str:
     return f"{value:.0f}M"
 
 
+def mib_of(part: float | None, total: float | None) -> str:
+    """`1.5G/256G`; `–` if the total is unknown."""
+    return UNKNOWN if total is None else f"{mib(part)}/{mib(total)}"
+
+
 def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
@@ -247,11 +257,9 @@ def short_id(run_id: str) -> str:
     return parts[2] if len(parts) == 3 and parts[0].isdigit() else printable(run_id)
 
 
-def beside(left: Sequence[Line], right: Sequence[Line], width: int) -> list[Line]:
-    """Lines on the left, cut or filled to `width`, and lines on the right of them."""
-    rows = []
-    for index in range(max(len(left), len(right))):
-        first = left[index] if index < len(left) else BLANK
-        second = right[index] if index < len(right) else BLANK
-        rows.append((*pad(clip(first, width), width), *second))
-    return rows
+def beside(left: Sequence[Line], right: Sequence[Line], width: int, gap: int = 0) -> list[Line]:
+    """Lines on the left, cut or filled to `width`, and lines on the right of them, after `gap` blanks."""
+    between = (Span(" " * gap),) if gap else ()
+    return [
+        (*pad(first, width), *between, *second) for first, second in zip_longest(left, right, fillvalue=BLANK)
+    ]

@@ -12,9 +12,9 @@ from coach.model.snapshot import SourceStatus
 from coach.model.training.run import Run
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.render.compare import compare_lines, differing, side_by_side
+from coach.tui.render.compare import compare_lines, differing
 from coach.tui.render.overlay import Overlaid, OverlayView, overlay_lines, summary_lines
-from coach.tui.render.text import BLANK, Line, line, muted
+from coach.tui.render.text import BLANK, Line, beside, line, muted
 from coach.tui.widgets.drawn import DrawnView
 
 _WIDE = 160
@@ -59,7 +59,7 @@ class CompareScreen(CoachScreen, screen="compare"):
             if width >= _WIDE:
                 self._views = _CURVES
                 curves = self._curve_lines(runs, half, height - 4)
-                return side_by_side(table(half), [*summary_lines(runs, half), BLANK, *curves], half)
+                return beside(table(half), [*summary_lines(runs, half), BLANK, *curves], half, 2)
             return self._stacked_lines(table(width), runs, width, height)
 
         self.query_one(DrawnView).draw(f"{len(runs)} runs", draw)
