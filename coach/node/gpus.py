@@ -7,8 +7,11 @@ Records carry CUDA's index of the device within the job, and its UUID. Only the 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
+import threading
+import time
 from importlib import import_module
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
@@ -17,10 +20,11 @@ from coach.node.counters import Rates
 from coach.node.gap import Failures, Gap, ranges
 from coach.node.gpm import Gpm
 from coach.node.gpu_fields import Field, Scope, Values
-from coach.node.xid import XidWatch
 
 Reader = Tuple[Field, Callable[[], Values]]
 """A field, and the function that reads it from one device."""
+_WAIT_MS = 10_000
+_PAUSE_S = 10.0
 
 
 class ProcessUse(NamedTuple):
@@ -280,3 +284,38 @@ _HOW_LOST = "the driver lost the device: leave this node out (--exclude) and tel
 _HOW_NVIDIA_SMI = "`nvidia-smi` on this node shows more"
 _HOW_OLD_BINDING = "a newer nvidia-ml-py reports it"
 _HOW_XID = "`dmesg` on the node has them (NVRM: Xid)"
+
+
+class XidWatch:
+    """Registers devices, then reports each Xid to `tell(gpu, uuid, xid)` in a thread of its own."""
+
+    def __init__(self, nvml: Any, tell: Callable[[int, str, int], None]) -> None:
+        self._nvml = nvml
+        self._tell = tell
+        self._set = nvml.nvmlEventSetCreate()
+        self._devices: Dict[int, Tuple[int, str]] = {}
+
+    def register(self, handle: Any, gpu: int, uuid: str) -> None:
+        """Watch one device. Raises NVMLError if it has no such events."""
+        self._nvml.nvmlDeviceRegisterEvents(handle, self._nvml.nvmlEventTypeXidCriticalError, self._set)
+        self._devices[_address(handle)] = (gpu, uuid)
+
+    def start(self) -> None:
+        """Start to wait, after all devices are registered."""
+        if self._devices:
+            threading.Thread(target=self._wait, args=(dict(self._devices),), daemon=True).start()
+
+    def _wait(self, devices: Mapping[int, Tuple[int, str]]) -> None:
+        while True:
+            try:
+                event = self._nvml.nvmlEventSetWait_v2(self._set, _WAIT_MS)
+            except self._nvml.NVMLError as error:
+                if error.value != self._nvml.NVML_ERROR_TIMEOUT:
+                    time.sleep(_PAUSE_S)  # on a lost device each wait fails at once
+                continue
+            if _address(event.device) in devices:
+                self._tell(*devices[_address(event.device)], int(event.eventData))
+
+
+def _address(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0

@@ -13,12 +13,12 @@ import threading
 import time
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePath
 from statistics import median
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from coach import runs
 from coach.node.processes import read_stat, step_root
-from coach.node.stack_category import category_of, own_place
 from coach.node.stacks import Rank, Threads, ask_faulthandler, find_ranks
 from coach.node.telemetry_file import encode_short
 from coach.trusted import open_trusted
@@ -47,6 +47,10 @@ LOOK_INTERVAL_S = 5.0
 _LOSS = re.compile(rb"(?i)loss\b[\"']?[^\w\n]{1,6}-?(?:\d|nan|inf)")
 
 WARM_UP, STALLED = "warm_up", "stalled"
+COLLECTIVE, DATA, SAVE = "collective", "data", "save"
+OPTIMIZER, BACKWARD, FORWARD, OTHER = "optimizer", "backward", "forward", "other"
+
+_MAX_PLACE = 120
 
 
 class Due(NamedTuple):
@@ -238,3 +242,53 @@ def _size(path: "os.PathLike[str]") -> int:
         return os.stat(path).st_size  # noqa: PTH116 (either kind of path)
     except OSError:
         return 0
+
+
+class Row(NamedTuple):
+    """A stack belongs to the category if one of its frames matches both function and file."""
+
+    category: str
+    function: "re.Pattern[str]"
+    places: Tuple[str, ...]
+
+
+# The first row with a matching frame counts: an all_reduce inside backward is a collective.
+_ROWS = (
+    Row(
+        COLLECTIVE,
+        re.compile(
+            r"(all_?(gather|reduce|to_?all)|reduce|broadcast|gather|scatter|(monitored_)?barrier|send|recv"
+            r"|new_group|(init|destroy)_process_group)(_\w+)?"
+        ),
+        ("/torch/distributed/", "/deepspeed/comm/", "/horovod/"),
+    ),
+    Row(DATA, re.compile(r"__next__|__iter__|_next_data|_get_data"), ("/torch/utils/data/dataloader.py",)),
+    Row(
+        SAVE,
+        re.compile(r"save|_save|async_save"),
+        ("/torch/serialization.py", "/torch/distributed/checkpoint/", "/safetensors/"),
+    ),
+    Row(OPTIMIZER, re.compile(r"step|zero_grad"), ("/torch/optim/",)),
+    Row(BACKWARD, re.compile(r"backward|_engine_run_backward"), ("/torch/",)),
+    Row(FORWARD, re.compile(r"_call_impl|_wrapped_call_impl|forward"), ("/torch/nn/",)),
+)
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python", "<frozen", "<string>")
+
+Frames = List[Mapping[str, Any]]
+
+
+def category_of(frames: Frames) -> str:
+    """The category of the first row that matches a frame; `other` for the training's own code."""
+    for row in _ROWS:
+        for frame in frames:
+            name = str(frame["function"]).rpartition(".")[2]
+            if row.function.fullmatch(name) and any(place in frame["file"] for place in row.places):
+                return row.category
+    return OTHER
+
+
+def own_place(frames: Frames) -> str:
+    """`train.py:41 load`: the innermost frame outside of installed libraries, at most 120 characters."""
+    own = [frame for frame in frames if not any(place in frame["file"] for place in _LIBRARIES)]
+    frame = (own or frames)[0]
+    return f"{PurePath(frame['file']).name}:{frame['line']} {frame['function']}"[:_MAX_PLACE]

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from coach.node import activity, mounts
-from coach.node.activity import Activity
+from coach.node.activity import Activity, Ports
 from coach.node.counters import Rates
 from coach.node.mounts import Mounts
-from coach.node.ports import Ports
 
 
 def test_the_node_of_this_test_is_busy_and_has_memory(tmp_path: Path) -> None:

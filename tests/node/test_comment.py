@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coach import runs
-from coach.node import comment
+from coach.node import judge
 
 RUN = "20261121-142233-train-4f2a"
 SQUEUE = '#!/bin/sh\necho "squeue $*" >> "$ASKED"\ncat "$COMMENT"\n'
@@ -45,7 +45,7 @@ class Job:
     def appends(self, before: str = "(null)\n") -> list[str]:
         """The calls to Slurm."""
         self.before.write_text(before)
-        comment.append(self.paths, self.env)
+        judge.append_comment(self.paths, self.env)
         return self.asked.read_text().splitlines() if self.asked.exists() else []
 
 
@@ -98,8 +98,8 @@ def test_slurm_is_not_asked_without_a_reason(
 
 
 def test_a_missing_answer_or_verdict_leaves_the_comment_unchanged(job: Job) -> None:
-    assert not comment.append(job.paths, {**job.env, "SLURM_JOB_ID": "17; id"})
+    assert not judge.append_comment(job.paths, {**job.env, "SLURM_JOB_ID": "17; id"})
     job.before.unlink(missing_ok=True)
-    assert not comment.append(job.paths, job.env)
+    assert not judge.append_comment(job.paths, job.env)
     job.paths.verdict_json.unlink()
-    assert not comment.append(job.paths, job.env)
+    assert not judge.append_comment(job.paths, job.env)

@@ -15,10 +15,9 @@ import pytest
 
 from coach import runs
 from coach.model.training.telemetry import GpuHealth, GpuLink, GpuSample, HostSample, ProcessSample
-from coach.node import gpu_watch
-from coach.node.gpu_watch import GpuWatch
+from coach.node import sampler as sampler_module
 from coach.node.gpus import Gpus, Sample
-from coach.node.sampler import Moment, Options, Sampler
+from coach.node.sampler import GpuWatch, Moment, Options, Sampler
 from coach.sources.metrics.telemetry_files import parse_records
 from tests.node.conftest import Start, of_kind, sampled
 from tests.nvml.stand_in import NvmlStandIn
@@ -357,7 +356,7 @@ def test_a_driver_that_cannot_be_opened_is_tried_once_a_minute_and_said_once(
         opened.append(None)
         raise ValueError("no such thing")
 
-    monkeypatch.setattr(gpu_watch, "Gpus", fails)
+    monkeypatch.setattr(sampler_module, "Gpus", fails)
     sampler = Sampler(Options("node1", os.getpid(), gpu_limit_s=5.0), {})
     said = [line for second in range(130) for line in sampler.sample(Moment(second, second))]
     assert len(opened) == 3
@@ -378,8 +377,8 @@ def test_an_answer_that_waits_for_the_next_sample_is_as_old_as_it_took(
             clock_s[0] += took_s
             return Sample([{"kind": "gpu"}], {}, [])
 
-    monkeypatch.setattr(gpu_watch, "Gpus", lambda *_: Slow())
-    monkeypatch.setattr("coach.node.gpu_watch.time.monotonic", lambda: clock_s[0])
+    monkeypatch.setattr(sampler_module, "Gpus", lambda *_: Slow())
+    monkeypatch.setattr("coach.node.sampler.time.monotonic", lambda: clock_s[0])
     watch = GpuWatch({}, False, 10.0)
     watch.sample(0.0, 0.0)  # opens the driver, and is over before the answer comes
     answer = watch.sample(10.0, 20.0)

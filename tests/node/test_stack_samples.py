@@ -15,8 +15,16 @@ import psutil
 import pytest
 
 from coach.node import stack_samples
-from coach.node.stack_category import category_of, own_place
-from coach.node.stack_samples import MAX_BURSTS, Due, Schedule, StackSampler, reduce_burst, take_burst
+from coach.node.stack_samples import (
+    MAX_BURSTS,
+    Due,
+    Schedule,
+    StackSampler,
+    category_of,
+    own_place,
+    reduce_burst,
+    take_burst,
+)
 from coach.node.stacks import Rank
 from coach.runs import RunPaths, create_run_dir
 from tests.node.conftest import Start
