@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from coach import runs
 from coach.node import torch_build
+from coach.node.driver import Driver, ask_driver
 
 EXIT_STATUS = 78
 """EX_CONFIG of sysexits.h: an error in the configuration."""
@@ -32,8 +31,6 @@ _LEAST_FREE_FILES = 100
 _GPU_DEVICES = ("nvidia[0-9]*", "nvhost-gpu", "nvgpu", "nvmap", "dxg")
 """Names of device files: of discrete GPUs, of a Jetson board's GPU, and of WSL."""
 _PROBE = ".first-look"
-_LIMIT_S = 3.0
-_PROC_VERSION = Path("/proc/driver/nvidia/version")
 
 
 class Refusal(NamedTuple):
@@ -255,71 +252,3 @@ def _major(version: str) -> int:
 def _table(value: Mapping[str, Any], key: str) -> Dict[str, Any]:
     found = value.get(key)
     return found if isinstance(found, dict) else {}
-
-
-class Driver(NamedTuple):
-    """Facts about the driver; None: not reported."""
-
-    version: Optional[str] = None
-    cuda: Optional[str] = None
-    """The newest CUDA that it supports, `12.8`."""
-    num_gpus: Optional[int] = None
-
-
-def ask_driver() -> Driver:
-    """Ask NVML, for at most a few seconds. Without NVML read the kernel module's own file."""
-    said = _ask_nvml()
-    cuda = said.get("cuda")
-    version = said.get("version") or _kernel_module_version()
-    return Driver(version, f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None, said.get("num_gpus"))
-
-
-def _ask_nvml() -> Dict[str, Any]:
-    argv = [sys.executable, "-I", "-S", __file__]
-    null = subprocess.DEVNULL
-    try:
-        process = subprocess.Popen(argv, stdin=null, stdout=subprocess.PIPE, stderr=null)
-        try:
-            output, _ = process.communicate(timeout=_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()  # not waited for: a process that hangs in the driver does not end even now
-            return {}
-        value = json.loads(output)
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _kernel_module_version() -> Optional[str]:
-    try:
-        found = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", _PROC_VERSION.read_text(errors="replace"))
-    except OSError:
-        return None
-    return found[1] if found else None
-
-
-def _read_nvml() -> Dict[str, Any]:
-    import ctypes  # only here: a Python may have been built without ctypes
-
-    nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    if nvml.nvmlInit_v2() != 0:
-        return {}
-    text, number = ctypes.create_string_buffer(96), ctypes.c_int()
-    said: Dict[str, Any] = {}
-    if nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))) == 0:
-        said["version"] = text.value.decode("utf-8", "replace")
-    # The `_v2` call asks libcuda, which in a container may be newer than the kernel module. Drivers before
-    # CUDA 10.2 lack the call.
-    ask_cuda = getattr(nvml, "nvmlSystemGetCudaDriverVersion_v2", None)
-    if ask_cuda is not None and ask_cuda(ctypes.byref(number)) == 0:
-        said["cuda"] = number.value
-    if nvml.nvmlDeviceGetCount_v2(ctypes.byref(number)) == 0:
-        said["num_gpus"] = number.value
-    return said
-
-
-if __name__ == "__main__":
-    try:
-        print(json.dumps(_read_nvml()))
-    except (ImportError, OSError, AttributeError):  # the library is missing, or lacks a function
-        print("{}")

@@ -23,7 +23,7 @@ _LIBRARY = re.compile(
 NOT_FUZZED = {
     "coach.config.lines": "reads TOML that tomllib has read: through coach.config.file",
     "coach.launch.table_reader": "hands text to toml_text.parse_toml: through coach.launch.project_file",
-    "coach.node.first_look": "reads what a process of its own prints",
+    "coach.node.driver": "reads what a process of its own prints",
     "coach.sources.io": "declares what a reader of output is",
     "coach.sources.slurm.overlap_step": "hands what it reads to telemetry_files.parse_records",
     "coach.workflows.watching.recording": "open: the machine in the header of a recording",

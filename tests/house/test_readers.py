@@ -17,7 +17,7 @@ DOORS = ("coach/trusted.py",)
 EXCEPTIONS = {
     "coach/cli/__init__.py": "the standard streams",
     "coach/launch/snapshot.py": "coach's own trainers and node code, also inside coach.pyz",
-    "coach/node/first_look.py": "runs alone, without coach; a file of the kernel",
+    "coach/node/driver.py": "runs alone, without coach; a file of the kernel",
     "coach/node/output.py": "the log that it has just made",
     "coach/node/processes.py": "files of the kernel, thousands of times a minute",
     "coach/node/reporting/coach_report.py": "a copy of it runs in the training, without coach",
