@@ -38,10 +38,6 @@ CODE_FOLDER = ".code"
 ARRAY_SCRIPT = "array.sh"
 """In the first run of a group that was submitted as a job array: the array's script."""
 
-PACKED_RECORDS = "packed.jsonl"
-"""In the metrics, the telemetry or its rotated parts: the records of several files, merged when there were
-too many files. Records of metrics then name their rank."""
-
 FULL_DISK_SUFFIX = ".full"
 """In the telemetry, the end of a node's file about its full file system."""
 

@@ -69,7 +69,6 @@ def test_damaged_lines_of_metrics_and_telemetry_are_counted(metrics: bytes, tele
         assert 0 <= used <= len(data)
         assert num_bad >= 0
         run_metrics.parse_records(records, 0)
-        run_metrics.parse_packed(records)
         telemetry_files.parse_records(records)
 
 

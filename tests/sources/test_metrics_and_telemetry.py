@@ -56,18 +56,6 @@ def test_steps_come_once_a_torn_line_waits_and_new_ranks_appear() -> None:
     assert read_metrics(source).steps == ()
 
 
-def test_a_run_whose_metrics_were_thinned_into_one_file_is_read_by_rank() -> None:
-    io = FakeIo()
-    note = json.dumps({"rank": 0, "event": "thinned", "every": 4}).encode() + b"\n"
-    lines = [note, step(1, rank=0), step(5, rank=0), step(1, rank=1), step(1), step(5, rank=1)]
-    io.write("/runs/r/metrics/packed.jsonl", b"".join(lines))
-    (reading,) = MetricsSource(io, "r", RUN_DIR).poll()
-    assert isinstance(reading.payload, MetricsChunk)
-    assert [(item.rank, item.step) for item in reading.payload.steps] == [(0, 1), (0, 5), (1, 1), (1, 5)]
-    assert [(event.event, event.fields["every"]) for event in reading.payload.events] == [("thinned", 4)]
-    assert reading.num_bad_rows == 1, "a record without a rank"
-
-
 def test_values_that_are_not_finite_are_kept_as_measured() -> None:
     records = [{"step": 1, "loss": "NaN", "grad_norm": "Infinity", "accuracy": "NaN"}]
     (parsed,), events, num_bad = metrics.parse_records(records, 0)
@@ -281,13 +269,9 @@ def test_a_rotated_part_that_is_merged_into_the_next_while_it_is_read_holds_up_n
     assert read_times(source) == [2, 3]
 
 
-@pytest.mark.parametrize(
-    "names", [("old/node1-1.jsonl", "old/node1-2.jsonl", "node1.jsonl"), ("packed.jsonl", "node1.jsonl")]
-)
-def test_long_parts_are_read_one_after_the_other_so_that_the_newest_sample_comes_last(
-    names: tuple[str, ...],
-) -> None:
+def test_long_parts_are_read_one_after_the_other_so_that_the_newest_sample_comes_last() -> None:
     """A sampler rotates its file at 8 MiB, and a poll reads 1 MiB of a file."""
+    names = ("old/node1-1.jsonl", "old/node1-2.jsonl", "node1.jsonl")
     io = FakeIo()
     for index, name in enumerate(names):
         count = 10 if index == len(names) - 1 else BITE_BYTES // len(host(100_000)) + 10

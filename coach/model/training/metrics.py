@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-THINNED_EVENT = "thinned"
-"""Event written by coach: of the steps after it, one in `every` was kept."""
 NAMES_EVENT = "names"
 """Event that lists the other quantities of a foreign training: `fields["names"]`."""
 WORDS_OF_TOTAL_LOSS = frozenset(

@@ -48,7 +48,7 @@ class RunMetricsSource:
         self._look = is_own
         self._written = MetricsSource(io, target, run_dir)
         paths = runs.RunPaths(run_dir)
-        self._first_files = (paths.metrics_of(0), paths.metrics_dir / runs.PACKED_RECORDS)
+        self._first_file = paths.metrics_of(0)
         self._program = program
         self._is_own: bool | None = None
 
@@ -64,10 +64,8 @@ class RunMetricsSource:
         unless another source has already delivered losses."""
         if self._program.has_losses:
             return False
-        for file in self._first_files:
-            with contextlib.suppress(OSError):
-                if self._io.size(file) > 0:
-                    return True
+        with contextlib.suppress(OSError):
+            return self._io.size(self._first_file) > 0
         return False
 
 

@@ -41,23 +41,6 @@ def parse_records(
     return steps, events, num_bad
 
 
-def parse_packed(records: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[MetricEvent], int]:
-    """The same for the records of several ranks in one file."""
-    steps: list[Step] = []
-    events: list[MetricEvent] = []
-    num_bad = 0
-    for record in records:
-        rank = whole(record.get("rank"))
-        if rank is None or rank < 0:
-            num_bad += 1
-            continue
-        new_steps, new_events, num_wrong = parse_records((record,), rank)
-        steps += new_steps
-        events += new_events
-        num_bad += num_wrong
-    return steps, events, num_bad
-
-
 def parse_step(record: Mapping[str, Any], rank: int) -> Step | None:
     """One step record; None if it has no step number."""
     step = whole(record.get("step"))
@@ -94,7 +77,6 @@ class MetricsSource:
         self._target = target
         self._folder = runs.RunPaths(run_dir).metrics_dir
         self._followers: dict[int, RecordFollower] = {}
-        self._packed = RecordFollower(io, self._folder / runs.PACKED_RECORDS)
 
     def poll(self) -> Iterable[Reading]:
         start_s = self._io.now()
@@ -103,10 +85,6 @@ class MetricsSource:
         num_bad, is_caught_up, errors = 0, True, []
         try:
             names = self._names()
-            if runs.PACKED_RECORDS in names:
-                bite = self._packed.read()
-                steps, events, num_bad = parse_packed(bite.records)
-                num_bad, is_caught_up = num_bad + bite.num_bad, bite.is_caught_up
             ranks = sorted(int(match[1]) for name in names if (match := _RANK_FILE.match(name)))
             for rank in ranks:
                 follower = self._followers.get(rank)

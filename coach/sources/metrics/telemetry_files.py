@@ -29,8 +29,6 @@ from coach.sources.io import Io
 from coach.sources.values import finite, text, whole
 
 INTERVAL_S = 1.0
-_ALL_NODES = ""
-"""In place of a node's name: the packed file of thinned parts holds all nodes."""
 
 _TIME = re.compile(rb'"time_s": ?(\d{1,12}(?:\.\d{1,9})?)')
 
@@ -143,7 +141,7 @@ class TelemetrySource:
         """Nodes that have more to read: their later parts wait, so that samples come in the order of time."""
         try:
             for name, node, follower in self._followers():
-                if behind & {node, _ALL_NODES}:
+                if node in behind:
                     continue
                 try:
                     bite = follower.read()
@@ -181,14 +179,9 @@ class TelemetrySource:
                 self._live[name] = RecordFollower(self._io, self._folder / name)
         unread = [(name, follower) for name, follower in self._old.items() if follower is not None]
         unread.sort(key=lambda item: _first_time_s(item[1].file.head))
-        packed = [(name, _ALL_NODES, self._live[name]) for name in live if name == runs.PACKED_RECORDS]
-        rotated = [(name, name.rpartition("-")[0] or _ALL_NODES, follower) for name, follower in unread]
-        newest = [
-            (name, name.removesuffix(".jsonl"), self._live[name])
-            for name in live
-            if name != runs.PACKED_RECORDS
-        ]
-        return packed + rotated + newest
+        rotated = [(name, name.rpartition("-")[0], follower) for name, follower in unread]
+        newest = [(name, name.removesuffix(".jsonl"), self._live[name]) for name in live]
+        return rotated + newest
 
     def _names(self, folder: Path) -> list[str]:
         try:

@@ -84,13 +84,12 @@ def course_lines(
     width: int,
     height: int,
     view: CourseView,
-    note: str = "",
     next_key: str = "",
     events: Sequence[MetricEvent] = (),
 ) -> list[Line]:
     """The charts in `width` × `height` cells. The losses of evaluations among the `events` are drawn beside
     the training loss."""
-    of_steps = step_charts(history, axis, view, note, events)
+    of_steps = step_charts(history, axis, view, events)
     gpu_charts, names = gpu_charts_of(history, history.gpus, axis, max(1, width - 10))
     charts = [*of_steps[:1], *gpu_charts, *of_steps[1:]]
     if not charts:
@@ -111,7 +110,7 @@ def _rate_text(samples_per_s: float | None, tokens_per_sample: int | None) -> st
 
 
 def step_charts(
-    history: History, axis: XAxis, view: CourseView, note: str = "", events: Sequence[MetricEvent] = ()
+    history: History, axis: XAxis, view: CourseView, events: Sequence[MetricEvent] = ()
 ) -> list[Chart]:
     """Charts of loss, samples/s, and step time with the wait for data in it; empty if there are no steps."""
     curve = history.curve
@@ -131,7 +130,7 @@ def step_charts(
             " · ".join(
                 filter(
                     None,
-                    (number(newest.loss), _held_out_words(held_out), "logarithmic" * view.is_log, note),
+                    (number(newest.loss), _held_out_words(held_out), "logarithmic" * view.is_log),
                 )
             ),
             (losses, held_out) if held_out else (losses,),

@@ -3,7 +3,6 @@ for data."""
 
 from __future__ import annotations
 
-from coach.model.training.metrics import THINNED_EVENT
 from coach.tui.job_subject import JobSubject
 from coach.tui.render import run as runs
 from coach.tui.render.course import CourseView, axis_of, course_lines, notes_of
@@ -33,13 +32,5 @@ def course_rows(page: JobSubject, width: int, height: int) -> list[Line]:
     view = CourseView(page.is_log, page.first_chart, tokens)
     paced = [runs.step_time_line(history.curve, width)] if history.curve else []
     room = max(MIN_HEIGHT, height - len(paced))
-    note, key = _thinned_words(page), page.label("quantity")
-    return [*course_lines(history, axis, notes, width, room, view, note, key, events), *paced]
-
-
-def _thinned_words(page: JobSubject) -> str:
-    """The note that old records were thinned to fit the limit; empty if all steps are there."""
-    events = page.followed.events if page.followed is not None else ()
-    shares = (event.fields.get("every") for event in events if event.event == THINNED_EVENT)
-    most = max((each for each in shares if isinstance(each, int)), default=1)
-    return f"thinned: one step of {most}" if most > 1 else ""
+    key = page.label("quantity")
+    return [*course_lines(history, axis, notes, width, room, view, key, events), *paced]
