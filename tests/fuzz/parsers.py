@@ -71,7 +71,6 @@ from coach.sources.slurm.priority import parse_fair_share, parse_priorities
 from coach.sources.slurm.queue import parse_jobs
 from coach.sources.slurm.reservations import parse_reservations
 from coach.sources.slurm.start_times import parse_allocations
-from coach.sources.slurm.submit_lines import parse_submit_lines
 from coach.sources.slurm.text import failure_words, parse_duration, parse_time
 from tests.fuzz import test_batch_scripts as scripts
 from tests.fuzz import test_binary_files as binary
@@ -186,7 +185,6 @@ ANSWERS = (
         "scontrol show partition", lambda text: parse_partitions(text, None), _text(answers.PARTITIONS[0])
     ),
     Parser("sacct, history", lambda text: parse_history(text, SEPARATOR), _text(answers.HISTORY)),
-    Parser("sacct, submit lines", lambda text: parse_submit_lines(text, SEPARATOR), _text(answers.HISTORY)),
     Parser("sacct, logs", lambda text: parse_accounting(text, SEPARATOR), _text(answers.HISTORY)),
     Parser(
         "scontrol show job", _each(parse_allocations, read_job), _text(read("slurm/allocations-24.11.txt"))

@@ -39,7 +39,6 @@ from coach.sources.slurm.priority import parse_fair_share, parse_priorities
 from coach.sources.slurm.queue import parse_jobs
 from coach.sources.slurm.reservations import parse_reservations
 from coach.sources.slurm.start_times import parse_allocations
-from coach.sources.slurm.submit_lines import parse_submit_lines
 from coach.sources.slurm.text import (
     BadRow,
     failure_words,
@@ -113,7 +112,6 @@ def test_damaged_nodes_and_partitions_are_read_and_added_up(nodes_text: str, par
 def test_a_damaged_history_is_read(text: str) -> None:
     for past in parse_history(text, SEPARATOR)[0]:
         shown(past)
-    parse_submit_lines(text, SEPARATOR)
     parse_accounting(text, SEPARATOR)
 
 

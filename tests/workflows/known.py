@@ -26,19 +26,11 @@ class World(SystemIo):
         self.settings = Settings(root / "runs", root / "cache", root / "config", cluster="tiger")
         self.rows: tuple[Mapping[str, str], ...] | None = ()
         self.num_asked = 0
-        self.accounting: tuple[tuple[str, ...], ...] | None = None
-        """Rows of sacct, as `JobID User State Submit Start End SubmitLine`; None: accounting is switched
-        off."""
 
     def now(self) -> float:
         return NOW_S
 
     def run(self, query: Query, timeout_s: float | None = COMMAND_TIMEOUT_S) -> CommandResult:
-        if query.kind == "submit-lines" and self.accounting is not None:
-            lines = [query.separator.join((*row, "\n")) for row in self.accounting]
-            return CommandResult(query, 0, "".join(lines).encode(), "", NOW_S, 0.1)
-        if query.kind == "submit-lines":
-            return CommandResult(query, 1, b"", "Slurm accounting storage is disabled", NOW_S, 0.1)
         if query.kind != "jobs" or self.rows is None:
             words = "squeue: error: Unable to contact slurm controller"
             return CommandResult(query, 1, b"", words, NOW_S, 0.1)

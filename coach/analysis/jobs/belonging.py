@@ -7,7 +7,6 @@ could cancel, somebody else's job of today.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,7 +81,7 @@ def is_of_another_cluster(run: Run, cluster: str | None) -> bool:
 def has_lost_its_job(run: Run) -> bool:
     """True if a run waits for Slurm and has no job id. A job that starts writes its id itself."""
     is_waiting = run.started_time_s is None and not is_final(run.state)
-    return run.backend == "slurm" and run.job_id is None and is_waiting and run.submission is None
+    return run.backend == "slurm" and run.job_id is None and is_waiting
 
 
 def jobs_in_queue(lost: Iterable[Run], jobs: Iterable[Job], cluster: str | None = None) -> dict[str, Job]:
@@ -106,17 +105,6 @@ def jobs_in_queue(lost: Iterable[Run], jobs: Iterable[Job], cluster: str | None 
     return found
 
 
-def jobs_by_submit_line(lost: Iterable[Run], told: Iterable[tuple[str, Job]]) -> dict[str, Job]:
-    """Run id → the newest job in accounting whose submit command names the run's script."""
-    scripts = _Scripts(lost)
-    found: dict[str, Job] = {}
-    for line, row in told:
-        for run, job in scripts.runs_of(line, row):
-            if fits(run, job.user, job.submit_time_s):
-                found[run.run_id] = job
-    return found
-
-
 class _Scripts:
     """The submitted scripts of runs: one for each run, or one for a whole group that is an array."""
 
@@ -132,13 +120,8 @@ class _Scripts:
 
     def runs_of(self, command: str, row: Job) -> list[tuple[Run, Job]]:
         """The runs that a command submitted, each with its job: waiting tasks share one row."""
-        for word in (command, *_words(command)):  # squeue prints it without quotes
-            run = self._of_script.get(word)
-            if run is not None:
-                return [(run, row)]
-            if word in self._of_array:
-                return list(self._tasks(self._of_array[word], row))
-        return []
+        run = self._of_script.get(command)
+        return [(run, row)] if run is not None else list(self._tasks(self._of_array.get(command, {}), row))
 
     @staticmethod
     def _tasks(of_task: Mapping[int, Run], row: Job) -> Iterator[tuple[Run, Job]]:
@@ -163,7 +146,7 @@ def with_job(run: Run, job_id: str | None, is_queue_known: bool) -> Run:
     The screens show this.
     """
     if not has_lost_its_job(run):
-        return run if run.submission is None else replace(run, state=None)
+        return run
     if job_id is not None:
         return replace(run, job_id=job_id)
     if run.is_launching:
@@ -176,14 +159,6 @@ def _outputs(run: Run) -> tuple[str, ...]:
     run_dir = Path(run.run_dir)
     output = str(runs.scheduler_logs(run_dir.parent, run_dir.name)[0])
     return output, output.replace("%", "%%")
-
-
-def _words(line: str) -> list[str]:
-    """The words of a command; split at blanks if its quotes are not closed."""
-    try:
-        return [*shlex.split(line), *line.split()]
-    except ValueError:
-        return line.split()
 
 
 @dataclass(frozen=True, slots=True)

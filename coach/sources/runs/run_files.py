@@ -31,7 +31,6 @@ from coach.model.training.run import (
     Run,
     RunExit,
     Segment,
-    Submission,
 )
 from coach.sources.follow import describe, read_whole
 from coach.sources.io import Io, for_folder
@@ -94,9 +93,6 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         found_by=text(value.get("found_by")),
         raw_job_id=text(value.get("raw_job_id")),
         has_torch_gpu_support=_parse_flag(table(value.get("torch_build")).get("has_gpu_support")),
-        submission=Submission.NEVER
-        if job_id is None and value.get("submission") == Submission.NEVER
-        else None,
     )
 
 

@@ -69,9 +69,8 @@ class _Queue:
 
 
 def may_be_corrected(run: Run) -> bool:
-    """True if the queue may know more than the run's directory: as long as neither the run's end nor its
-    failed submission is recorded."""
-    return run.backend == "slurm" and not is_final(run.state) and run.submission is None
+    """True if the queue may know more than the run's directory: as long as the run's end is not recorded."""
+    return run.backend == "slurm" and not is_final(run.state)
 
 
 def read_known_runs(
@@ -99,8 +98,8 @@ def read_known_runs(
         # neither answer.
         listed = _list(source)
     lost = [run for run in listed.runs if has_lost_its_job(run) and not _other_cluster(run, settings)]
-    standing = find_jobs(lost, queue.jobs if queue is not None else None, error, settings, io, user)
     now_s = io.now()
+    standing = find_jobs(lost, queue.jobs if queue is not None else None, error, settings, now_s)
     # After the runs were read: a process started since then belongs to a run that was not final at that time.
     processes = processes_of_runs() if any(run.backend != "slurm" for run in listed.runs) else {}
     judged = tuple(
@@ -142,8 +141,6 @@ def _judge(
     if _other_cluster(run, settings):
         why = f"it belongs to cluster {run.cluster}, whose queue coach does not query from here"
         return KnownRun(run, None if is_final(run.state) else why)
-    if run.submission is Submission.NEVER:
-        return KnownRun(replace(run, state=None), None)
     if queue is None:
         return KnownRun(run, _without_queue(run, error, now_s))
     row = _row_of(run, queue.rows)

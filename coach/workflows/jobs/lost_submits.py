@@ -1,24 +1,22 @@
-"""Find the jobs of launches whose answer was lost, in the queue or in accounting, and write their ids into
-run.json.
+"""Find the jobs of launches whose answer was lost, in the queue, and write their ids into run.json.
 
 coach may be killed, or lose its connection, while sbatch waits for the controller; the job may be in the
 queue all the same. Every command that names such a run calls this module, so all report the same, and Slurm
-is asked once for all runs. Nothing is submitted here.
+is asked once for all runs. A job that begins writes its id itself, so a launch that is not in the queue and
+has not begun has changed nothing. Nothing is submitted here.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from coach import runs
 from coach.analysis.jobs.belonging import (
-    MAX_CLOCK_SKEW_S,
     RowsByTask,
     has_lost_its_job,
     is_of_another_cluster,
-    jobs_by_submit_line,
     jobs_in_queue,
 )
 from coach.config import Settings
@@ -30,17 +28,17 @@ from coach.sources.runs.local_process import LAUNCH_MAY_LAST_S
 from coach.sources.runs.run_files import read_run
 from coach.sources.slurm.client import Client
 from coach.sources.slurm.queue import jobs_query, parse_jobs
-from coach.sources.slurm.submit_lines import TIMEOUT_S, parse_submit_lines, submit_lines_query
-from coach.sources.slurm.text import failure_words
 from coach.workflows.judging.targets import known_cluster
 
 QUEUE_MEMORY_S = 240.0
 """Slurm shows an ended job for at least these seconds, unless the site has lowered MinJobAge from 300 s."""
 MAX_AGE_S = 30 * 86400.0
-"""Age in seconds of the oldest launch for which accounting is asked."""
+"""Age in seconds of the oldest launch that is looked for, when its recipe is launched again."""
 TOLD_FOR_S = 86400.0
 """A launch that never reached Slurm is reported for these seconds, when its recipe is launched again."""
 _MAX_LOOKED_AT = 50
+_FOUND_BY = "StdOut"
+"""The column of squeue that named the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +63,13 @@ class Standing:
             return "its launch was interrupted and never reached Slurm: it was never submitted"
         if self.submission is Submission.UNKNOWN:
             return f"its launch was interrupted and it may be queued: Slurm does not answer: {self.doubt}"
-        return (
-            "its launch was interrupted and no job of it is in the queue; accounting gives no answer: "
-            f"{self.doubt}"
-        )
+        return "its launch was interrupted: no job of it is in the queue, and none has begun"
 
     def hint(self, now_s: float) -> str | None:
         """Advice for the user."""
         if self.submission is Submission.UNKNOWN:
             return "check again when Slurm answers, before you launch it again"
-        if self.submission is not Submission.NEVER:
+        if self.submission is Submission.LAUNCHING:
             return None
         if _age_s(self.run, now_s) < LAUNCH_MAY_LAST_S / 10:
             return "check again in a minute before you launch it again: the job may still reach the queue"
@@ -82,7 +77,7 @@ class Standing:
 
 
 def find_jobs(
-    lost: Sequence[Run], queue: Iterable[Job] | None, error: str | None, settings: Settings, io: Io, user: str
+    lost: Sequence[Run], queue: Iterable[Job] | None, error: str | None, settings: Settings, now_s: float
 ) -> dict[str, Standing]:
     """Run id → the state of its submission.
 
@@ -91,28 +86,19 @@ def find_jobs(
     if queue is None:
         return {run.run_id: _without_queue(run, error) for run in lost}
     found = jobs_in_queue(lost, queue, known_cluster(settings))
-    standing = _all_adopted(lost, found, "StdOut", settings)
-    left = [run for run in lost if run.run_id not in standing]
-    standing |= {run.run_id: Standing(run, None, Submission.LAUNCHING) for run in left if run.is_launching}
-    now_s = io.now()
-    old = [run for run in left if not run.is_launching and _age_s(run, now_s) >= QUEUE_MEMORY_S]
-    told, no_answer = _ask_accounting(old, io, user, now_s)
-    found = jobs_by_submit_line(old, told)
-    standing |= _all_adopted(old, found, "SubmitLine", settings)
-    for run in left:
-        if run.run_id not in standing:
-            doubt = (_too_old(run, now_s) or no_answer) if run in old else None
-            standing[run.run_id] = _absent(run, doubt, settings, now_s)
-    return standing
+    return {
+        run.run_id: _adopted(run, found[run.run_id], settings) if run.run_id in found else _absent(run, now_s)
+        for run in lost
+    }
 
 
 def ask_for_jobs(lost: Sequence[Run], settings: Settings, io: Io, user: str) -> dict[str, Standing]:
     """Like `find_jobs`, with one question to the queue for all of them."""
     queue, error = _ask_queue(io, user)
-    return find_jobs(lost, queue, error, settings, io, user)
+    return find_jobs(lost, queue, error, settings, io.now())
 
 
-def adopt(run: Run, job_id: str, found_by: str, settings: Settings) -> bool:
+def adopt(run: Run, job_id: str, settings: Settings) -> bool:
     """Write the job's id into run.json, unless the launcher is still there to do it.
 
     Returns False if it could not be written; then the job is looked for again the next time.
@@ -122,7 +108,7 @@ def adopt(run: Run, job_id: str, found_by: str, settings: Settings) -> bool:
     paths = runs.RunPaths(run.run_dir)
     try:
         if runs.read_own_record(paths.run_dir).get("job_id") is None:
-            runs.update_json(paths.run_json, {"job_id": job_id, "found_by": found_by, "launcher": None})
+            runs.update_json(paths.run_json, {"job_id": job_id, "found_by": _FOUND_BY, "launcher": None})
     except (OSError, runs.RunFileError):
         return False
     return True
@@ -145,11 +131,11 @@ def lines_for_launch(recipe: str, settings: Settings, io: Io, user: str) -> tupl
         unknown = f"a launch of this recipe was interrupted and may be queued: {waiting[0].run_id}"
         raise UserError(f"Slurm does not answer: {error}", unknown)
     lost = [run for run in waiting if has_lost_its_job(run)]
-    standing = find_jobs(lost, queue, error, settings, io, user)
+    standing = find_jobs(lost, queue, error, settings, now_s)
     rows = RowsByTask({job.job_id: job for job in queue or ()})
     lines = []
     for run in waiting:
-        one = standing.get(run.run_id) or Standing(run, rows.get(run.job_id or ""), run.submission)
+        one = standing.get(run.run_id) or Standing(run, rows.get(run.job_id or ""), None)
         line = _line_for_launch(one, now_s)
         if line is not None:
             lines.append(line)
@@ -172,7 +158,7 @@ def _line_for_launch(one: Standing, now_s: float) -> str | None:
         case Submission.NEVER if _age_s(one.run, now_s) < TOLD_FOR_S:
             return f"a launch of this recipe was interrupted and never reached Slurm: {run_id}"
         case Submission.NOT_QUEUED if _age_s(one.run, now_s) < TOLD_FOR_S:
-            return f"a launch of this recipe was interrupted and is not in the queue: {run_id}"
+            return f"a launch of this recipe was interrupted, is not in the queue and has not begun: {run_id}"
     return None
 
 
@@ -213,55 +199,17 @@ def _ask_queue(io: Io, user: str) -> tuple[Sequence[Job] | None, str | None]:
     return parse_jobs(answer.text, answer.query.separator, answer.query.record_end)[0], None
 
 
-def _ask_accounting(
-    lost: Sequence[Run], io: Io, user: str, now_s: float
-) -> tuple[list[tuple[str, Job]], str | None]:
-    """Submit commands with their jobs; and the reason if accounting has no answer."""
-    ages_s = [_age_s(run, now_s) for run in lost if _too_old(run, now_s) is None]
-    if not ages_s:
-        return [], None
-    result = io.run(submit_lines_query(user, max(ages_s) + MAX_CLOCK_SKEW_S), TIMEOUT_S)
-    if result.returncode != 0:
-        return [], result.error or failure_words(result.stderr) or f"sacct: exit status {result.returncode}"
-    return parse_submit_lines(result.stdout.decode("utf-8", "replace"), result.query.separator), None
+def _adopted(run: Run, job: Job, settings: Settings) -> Standing:
+    adopt(run, job.job_id, settings)
+    return Standing(replace(run, job_id=job.job_id, found_by=_FOUND_BY), job, None)
 
 
-def _too_old(run: Run, now_s: float) -> str | None:
-    """Why accounting was not asked for this launch; None if it was."""
-    is_old = _age_s(run, now_s) > MAX_AGE_S
-    return f"the launch is more than {MAX_AGE_S / 86400:.0f} days old" if is_old else None
-
-
-def _all_adopted(
-    lost: Iterable[Run], found: Mapping[str, Job], found_by: str, settings: Settings
-) -> dict[str, Standing]:
-    return {
-        run.run_id: _adopted(run, found[run.run_id], found_by, settings)
-        for run in lost
-        if run.run_id in found
-    }
-
-
-def _adopted(run: Run, job: Job, found_by: str, settings: Settings) -> Standing:
-    adopt(run, job.job_id, found_by, settings)
-    return Standing(replace(run, job_id=job.job_id, found_by=found_by), job, None)
-
-
-def _absent(run: Run, doubt: str | None, settings: Settings, now_s: float) -> Standing:
-    """The state of a run without a job.
-
-    Once the submission can no longer arrive, the run is marked as never submitted, and Slurm is not asked
-    again.
-    """
-    if doubt is not None:
-        return Standing(run, None, Submission.NOT_QUEUED, doubt)
-    is_certain = run.cluster is not None and known_cluster(settings) is not None
-    if is_certain and _age_s(run, now_s) >= LAUNCH_MAY_LAST_S and not settings.is_readonly:
-        paths = runs.RunPaths(run.run_dir)
-        with contextlib.suppress(OSError, runs.RunFileError):
-            if runs.read_own_record(paths.run_dir).get("job_id") is None:
-                runs.update_json(paths.run_json, {"submission": Submission.NEVER.value, "launcher": None})
-    return Standing(run, None, Submission.NEVER)
+def _absent(run: Run, now_s: float) -> Standing:
+    """The state of a run without a job in the queue."""
+    if run.is_launching:
+        return Standing(run, None, Submission.LAUNCHING)
+    is_remembered = _age_s(run, now_s) < QUEUE_MEMORY_S
+    return Standing(run, None, Submission.NEVER if is_remembered else Submission.NOT_QUEUED)
 
 
 def _without_queue(run: Run, error: str | None) -> Standing:

@@ -189,9 +189,6 @@ def _without_job_id(run_id: str, run_dir: Path, io: Io) -> Run:
         raise UserError(describe(error)) from None
     if is_final(run.state):
         raise HasEnded(f"{run_id}: it has ended already ({run.state})")
-    if run.submission is Submission.NEVER:
-        never = Standing(run, None, Submission.NEVER)
-        raise UserError(f"{run_id}: {never.words}", never.hint(io.now()))
     if not has_lost_its_job(run):
         raise UserError(f"{run_id}: it has no job id, and it has started: `coach jobs` lists the jobs")
     return run

@@ -22,12 +22,12 @@ from coach.workflows.judging.targets import list_runs
 
 
 def _launched(beside: Sequence[Run], settings: Settings, io: Io) -> tuple[Run, ...]:
-    """Leave out launches that were interrupted before Slurm had the job: they have tried nothing. Slurm is
+    """Leave out launches that were interrupted and have no job in the queue: they have tried nothing. Slurm is
     asked only if there may be such a launch."""
     lost = [run for run in beside if has_lost_its_job(run)]
     standing = ask_for_jobs(lost, settings, io, user_name()) if lost else {}
-    never = {run_id for run_id, one in standing.items() if one.submission is Submission.NEVER}
-    never |= {run.run_id for run in beside if run.submission is Submission.NEVER}
+    absent = (Submission.NEVER, Submission.NOT_QUEUED)
+    never = {run_id for run_id, one in standing.items() if one.submission in absent}
     return tuple(run for run in beside if run.run_id not in never)
 
 

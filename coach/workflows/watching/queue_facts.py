@@ -98,7 +98,7 @@ class RunRecords:
         self._aside.do(f"end of {run.run_id}", partial(self._write_end, run, job))
 
     def _write_job(self, run: Run, job_id: str, settings: Settings) -> None:
-        if not adopt(run, job_id, "StdOut", settings):
+        if not adopt(run, job_id, settings):
             self._jobs.discard((run.run_id, job_id))
 
     def _write_end(self, run: Run, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""A job is matched to a run by its output file or by its submit command, never by the recipe's name."""
+"""A job is matched to a run by its output file or by its script, never by the recipe's name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coach.analysis.jobs.belonging import RunJobs, has_lost_its_job, jobs_by_submit_line, jobs_in_queue
+from coach.analysis.jobs.belonging import RunJobs, has_lost_its_job, jobs_in_queue
 from coach.model.slurm.cluster import Job
 from coach.model.training.run import Run, Submission
 from coach.sources.runs.run_files import parse_run
@@ -55,27 +55,12 @@ def test_of_two_jobs_of_one_script_the_one_that_is_alive_counts() -> None:
     assert jobs_in_queue([run()], both)[RUN_ID].job_id == "8"
 
 
-@pytest.mark.parametrize(
-    ("line", "is_found"),
-    [
-        (f"sbatch --parsable {ROOT}/{RUN_ID}/job.sh", True),
-        (f"sbatch --parsable --dependency=afterany:3 '{ROOT}/{RUN_ID}/job.sh'", True),
-        (f"sbatch --wrap 'it is {ROOT}/{RUN_ID}/job.sh", True),
-        (f"sbatch {ROOT}/{RUN_ID}/job.sh.old", False),
-        ("sbatch --job-name=ddp job.sh", False),
-    ],
-)
-def test_the_command_that_submitted_a_job_names_the_run_s_script(line: str, is_found: bool) -> None:
-    assert (RUN_ID in jobs_by_submit_line([run()], [(line, job("7", None))])) is is_found
-
-
 def test_a_run_that_has_begun_or_ended_has_not_lost_its_job() -> None:
     assert has_lost_its_job(run())
     assert not has_lost_its_job(run(job_id="7"))
     assert not has_lost_its_job(run(started_time_s=1002.0))
     assert not has_lost_its_job(run(state="CANCELLED"))
     assert not has_lost_its_job(run(backend="local"))
-    assert not has_lost_its_job(run(submission="never_submitted"))
 
 
 def test_the_screens_show_a_found_job_and_the_absence_of_one() -> None:
@@ -112,8 +97,6 @@ def test_each_run_of_a_sweep_is_its_own_task_of_the_array_that_waits() -> None:
     found = jobs_in_queue(lost, [waiting, running])
     assert [found[run_id].job_id for run_id in (group, *others)] == ["7_0", "7_1", "7_2"]
     assert found[others[1]].state == "RUNNING"
-    told = jobs_by_submit_line(lost, [(f"sbatch --parsable {script}", job("7_2", None, "FAILED"))])
-    assert {run_id: each.job_id for run_id, each in told.items()} == {others[1]: "7_2"}
 
 
 def test_a_batch_file_with_its_own_output_path_is_recognised_by_its_script() -> None:

@@ -176,21 +176,6 @@ def test_a_submission_that_had_no_answer_is_known_by_the_file_that_its_job_write
     assert world.num_asked == 1
 
 
-def test_accounting_knows_a_lost_job_that_the_queue_has_forgotten(world: World) -> None:
-    run_dir = world.make(RUN, "PENDING", job_id=None)
-    world.make(OTHER, "PENDING", job_id=None)
-    command = f"sbatch --parsable {run_dir}/job.sh"
-    world.accounting = (("41", "ada", "CANCELLED by 7", LATER, "None", LATER, command),)
-    known = {one.run.run_id: one.run for one in read_known_runs(world.settings, world, "ada").runs}
-    assert (known[RUN].job_id, known[RUN].state, known[RUN].submission) == ("41", "CANCELLED", None)
-    assert (known[OTHER].state, known[OTHER].submission) == (None, Submission.NEVER)
-    # A certain result is written down, and Slurm is not asked again.
-    world.make("20261121-142235-ddp-4f2c")
-    world.rows = None
-    again = read_known_runs(world.settings, world, "ada", lambda run: run.run_id == OTHER)
-    assert [one.run.submission for one in again.runs if one.run.run_id == OTHER] == [Submission.NEVER]
-
-
 def test_without_an_answer_from_slurm_a_submission_may_be_queued(world: World) -> None:
     world.make(RUN, "PENDING", job_id=None)
     world.rows = None

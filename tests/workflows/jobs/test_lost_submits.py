@@ -50,9 +50,8 @@ def refusal(world: World, *run_ids: str) -> UserError:
     return caught.value
 
 
-def test_a_run_that_never_reached_slurm_is_marked_never_submitted(world: World) -> None:
-    lose(world)
-    world.accounting = ()
+def test_a_run_that_is_not_in_the_queue_was_never_submitted(world: World) -> None:
+    lose(world, age_s=200.0)
     error = refusal(world, RUN)
     assert (
         error.message == f"{RUN}: its launch was interrupted and never reached Slurm: it was never submitted"
@@ -60,26 +59,19 @@ def test_a_run_that_never_reached_slurm_is_marked_never_submitted(world: World) 
     assert error.hint == f"`coach runs clean {RUN}` removes it"
 
 
+def test_a_launch_older_than_the_queue_s_memory_is_never_called_unsubmitted(world: World) -> None:
+    lose(world)
+    error = refusal(world, RUN)
+    assert (
+        error.message
+        == f"{RUN}: its launch was interrupted: no job of it is in the queue, and none has begun"
+    )
+    assert error.hint == f"`coach runs clean {RUN}` removes it"
+
+
 def test_a_young_one_may_still_be_on_its_way(world: World) -> None:
     lose(world, age_s=5.0)
     assert "check again in a minute" in (refusal(world, RUN).hint or "")
-
-
-def test_a_switched_off_accounting_is_named(world: World) -> None:
-    lose(world)
-    error = refusal(world, RUN)
-    assert "no job of it is in the queue; accounting gives no answer: " in error.message
-    assert "disabled" in error.message
-
-
-def test_a_launch_older_than_the_question_to_accounting_is_never_called_unsubmitted(world: World) -> None:
-    lose(world, age_s=40 * DAY_S)
-    lose(world, OTHER)
-    world.accounting = ()
-    message = refusal(world, RUN, OTHER).message
-    assert f"{OTHER}: its launch was interrupted and never reached Slurm" in message
-    assert f"{RUN}: its launch was interrupted and no job of it is in the queue" in message
-    assert "more than 30 days old" in message
 
 
 def test_where_slurm_does_not_answer_it_may_be_queued(world: World) -> None:
@@ -100,7 +92,6 @@ def test_a_job_that_ended_before_it_was_found_is_not_cancelled(world: World) -> 
 def test_several_lost_runs_are_looked_for_by_one_question(world: World) -> None:
     lose(world)
     lose(world, OTHER)
-    world.accounting = ()
     refusal(world, RUN, OTHER)
     assert world.num_asked == 1
 
