@@ -71,7 +71,7 @@ def gpu_partition(
     if not _may_move(request, recipe, site):
         return None
     free = free_by_partition(site.nodes, site.partitions)
-    wanted = _gpu_type(request)
+    wanted = None if "gpu_type" in request.defaulted else request.gpu_type
 
     def rank(partition: Partition) -> tuple[bool, int, str]:
         types = free.get((partition.cluster, partition.name), ())
@@ -153,11 +153,6 @@ def _has_feature(partition: Partition, constraint: str | None, site: Site) -> bo
         node.gpus and partition.name in node.partitions and not named.isdisjoint(node.features)
         for node in site.nodes
     )
-
-
-def _gpu_type(request: LaunchRequest) -> str | None:
-    """The type that a person asked for. One from the config is left out where a partition lacks it."""
-    return None if "gpu_type" in request.defaulted else request.gpu_type
 
 
 def _gets_all(request: LaunchRequest, recipe: Recipe, resources: Resources) -> bool:

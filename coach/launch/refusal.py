@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any
 
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan
@@ -239,7 +238,7 @@ def _part_of_gpus(plan: Plan) -> str:
 
 def _choices(field: str, lines: Sequence[str], plan: Plan, known: Sequence[str]) -> tuple[Choice, ...]:
     text = " ".join(_apart(lines)[0])
-    now = _present(plan, field)
+    now = getattr(plan.resources, field, None)
     if field == "gpu_request":
         return (Choice("gres", MappingProxyType({field: "gres"})),)
     if known:
@@ -256,10 +255,6 @@ def _choices(field: str, lines: Sequence[str], plan: Plan, known: Sequence[str])
     if now and field in ("reservation", "qos", "constraint", "exclude"):
         choices = [*choices[: MAX_CHOICES - 1], Choice("none", MappingProxyType({field: ""}))]
     return tuple(choices[:MAX_CHOICES])
-
-
-def _present(plan: Plan, field: str) -> Any:
-    return getattr(plan.resources, field, None)
 
 
 _NAME = r"[A-Za-z0-9][\w.@+-]{0,63}"

@@ -133,7 +133,7 @@ class TelemetryFile:
         goal = max(halved.values())
         merged = self._old(newer).with_name(f".{self._old(newer).name}")
         try:
-            sizes = {number: self._size(number) for number in halved}
+            sizes = {number: self._old(number).stat().st_size for number in halved}
             while sum(sizes[n] / 2 ** (goal - times) for n, times in halved.items()) > 1.2 * self._max_bytes:
                 goal += 1
             self._times_halved[newer] = goal
@@ -148,9 +148,6 @@ class TelemetryFile:
         for path in (merged, self._old(older)):
             with contextlib.suppress(OSError):
                 path.unlink()
-
-    def _size(self, number: int) -> int:
-        return self._old(number).stat().st_size
 
     def _old(self, number: int) -> Path:
         return self._old_dir / f"{self._node}-{number}.jsonl"

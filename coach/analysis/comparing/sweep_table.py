@@ -167,7 +167,7 @@ def best_first(points: Iterable[Point], metric: str) -> tuple[Point, ...]:
 
 def table(parameter: str, members: Sequence[Member]) -> tuple[Point, ...]:
     """The group's table, in the order of its values."""
-    rates = [_rate(member) for member in members]
+    rates = [member.measured.throughput.value if member.measured.throughput else None for member in members]
     known = [(rate, member) for rate, member in zip(rates, members, strict=True) if rate]
     first = known[0][0] if known else None
     best = max((rate for rate, _ in known), default=None)
@@ -211,10 +211,6 @@ def _point(member: Member, ratio: float | None, efficiency: float | None) -> Poi
         member.loss_words,
         None if member.finding is None else member.finding.rule,
     )
-
-
-def _rate(member: Member) -> float | None:
-    return member.measured.throughput.value if member.measured.throughput else None
 
 
 def _result(member: Member) -> str:

@@ -140,7 +140,9 @@ def lost_gpu_hours(finding: Finding, target: TargetSnapshot) -> float | None:
     if num_gpus == 0:
         return 0.0
     end_s = target.now_s
-    start_s = _broke_off_since(target) if _broke_off(target) else finding.since_s
+    start_s = (
+        _broke_off_since(target) if target.has_ended and target.state != "COMPLETED" else finding.since_s
+    )
     if num_gpus is None or start_s is None or end_s is None:
         return None
     return num_gpus * max(0.0, end_s - start_s) / _HOUR_S
@@ -151,10 +153,6 @@ def num_gpus_of(target: TargetSnapshot) -> int | None:
     if target.job is not None and target.job.num_gpus is not None:
         return target.job.num_gpus
     return target.run.num_gpus if target.run is not None else None
-
-
-def _broke_off(target: TargetSnapshot) -> bool:
-    return target.has_ended and target.state != "COMPLETED"
 
 
 def _broke_off_since(target: TargetSnapshot) -> float | None:

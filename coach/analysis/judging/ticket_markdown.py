@@ -50,7 +50,9 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
     yield from _script(told["script"])
     yield from _record(told["slurm_record"])
     if told["not_measured"]:
-        yield from _section("Not measured", [_blind(item) for item in told["not_measured"]])
+        yield from _section(
+            "Not measured", [f"{item['what']}: {item['because']}" for item in told["not_measured"]]
+        )
     yield from ("", *fenced([f"written {told['written']} by {told['written_by']}"]))
 
 
@@ -168,7 +170,3 @@ def _record(record: Mapping[str, Any] | None) -> Iterator[str]:
         yield from _section("Slurm's record", [f"not available any more: {record['problem']}"])
         return
     yield from _section("Slurm's record", [f"$ {record['command']}", "", *record["text"].split("\n")])
-
-
-def _blind(item: Mapping[str, Any]) -> str:
-    return f"{item['what']}: {item['because']}"
