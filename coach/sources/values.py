@@ -7,7 +7,8 @@ the wrong type, is None here, so that no parser has to trust a file and no wrong
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
@@ -44,3 +45,51 @@ def text(value: Any) -> str | None:
 def table(value: Any) -> Mapping[str, Any]:
     """A JSON object; an empty one for any other value."""
     return value if isinstance(value, dict) else _EMPTY
+
+
+def flag(value: Any) -> bool | None:
+    """True or false; None for any other value."""
+    return value if isinstance(value, bool) else None
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """The strings in a JSON array that are not empty; none for any other value."""
+    return tuple(filter(text, value)) if isinstance(value, list) else ()
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {
+        "float": finite,
+        "int": whole,
+        "str": text,
+        "bool": flag,
+        "Mapping[str, Any]": table,
+        "tuple[str, ...]": texts,
+    }
+)
+"""Type of a field → its reader."""
+
+
+class Fields:
+    """Reads fields of a dataclass from a JSON object, each by its name and type."""
+
+    def __init__(
+        self, kind: type, names: Collection[str], of_any_size: Collection[str] = frozenset()
+    ) -> None:
+        """`names` are the fields that the object may set. Numbers in `of_any_size` may be infinite or NaN."""
+        self._readers: dict[str, Callable[[Any], Any]] = {
+            each.name: number
+            if each.name in of_any_size
+            else _READERS[str(each.type).removesuffix(" | None")]
+            for each in fields(kind)
+            if each.name in names
+        }
+        self._missing = {name: reader(None) for name, reader in self._readers.items()}
+
+    def read(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """The value of each field; None, or an empty one, if it is missing or of another type."""
+        values = self._missing.copy()
+        for name, value in record.items():
+            if (reader := self._readers.get(name)) is not None:
+                values[name] = reader(value)
+        return values

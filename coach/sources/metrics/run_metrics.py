@@ -12,11 +12,16 @@ from coach.model.reading import MetricsChunk, Reading
 from coach.model.training.metrics import MetricEvent, Step
 from coach.sources.follow import RecordFollower, describe
 from coach.sources.io import Io
-from coach.sources.values import finite, number, text, whole
+from coach.sources.values import Fields, finite, text, whole
 
 INTERVAL_S = 1.0
 
 _RANK_FILE = re.compile(r"^rank-(\d{1,6})\.jsonl$")
+_STEP = Fields(
+    Step,
+    set(Step.__match_args__) - {"rank", "samples_per_s", "counter"},
+    of_any_size=("loss", "lr", "grad_norm", "loss_scale"),
+)
 
 
 def parse_records(
@@ -46,24 +51,7 @@ def parse_step(record: Mapping[str, Any], rank: int) -> Step | None:
     step = whole(record.get("step"))
     if step is None or step < 0:
         return None
-    return Step(
-        rank=rank,
-        step=step,
-        time_s=finite(record.get("time_s")),
-        epoch=whole(record.get("epoch")),
-        loss=number(record.get("loss")),
-        lr=number(record.get("lr")),
-        num_samples=whole(record.get("num_samples")),
-        num_samples_global=whole(record.get("num_samples_global")),
-        data_time_s=finite(record.get("data_time_s")),
-        step_time_s=finite(record.get("step_time_s")),
-        grad_norm=number(record.get("grad_norm")),
-        loss_scale=number(record.get("loss_scale")),
-        memory_allocated_mib=finite(record.get("memory_allocated_mib")),
-        memory_reserved_mib=finite(record.get("memory_reserved_mib")),
-        accuracy=finite(record.get("accuracy")),
-        comm_time_s=finite(record.get("comm_time_s")),
-    )
+    return Step(rank=rank, **_STEP.read(record))
 
 
 class MetricsSource:

@@ -9,7 +9,10 @@ from typing import Any
 
 from coach import runs
 from coach.model.training.stacks import Collective, Frame, Missed, RankStack, WorkerStack
-from coach.sources.values import finite, text, whole
+from coach.sources.values import Fields, text, whole
+
+_PROCESS = Fields(WorkerStack, ("state", "wait_channel", "cpu_pct"))
+_RANK = Fields(RankStack, ("rank", "world_size", "state", "wait_channel", "cpu_pct", "num_sockets"))
 
 
 def read_stacks(folder: Path) -> dict[str, tuple[RankStack, ...]]:
@@ -37,8 +40,6 @@ def _rank(node: str, value: Mapping[str, Any]) -> RankStack:
     return RankStack(
         node=node,
         pid=int(value["pid"]),
-        rank=whole(value.get("rank")),
-        world_size=whole(value.get("world_size")),
         rung=str(value.get("rung")),
         missed=tuple(
             Missed(str(each.get("rung")), str(each.get("because"))) for each in _mappings(value.get("missed"))
@@ -46,12 +47,9 @@ def _rank(node: str, value: Mapping[str, Any]) -> RankStack:
         frames=_frames(threads),
         num_threads=len(threads),
         collective=_collective(flight) if isinstance(flight, Mapping) else None,
-        state=text(value.get("state")),
-        wait_channel=text(value.get("wait_channel")),
-        cpu_pct=finite(value.get("cpu_pct")),
-        num_sockets=whole(value.get("num_sockets")),
         num_workers=max(len(workers), whole(value.get("num_workers")) or 0),
         workers=tuple(_worker(each) for each in workers),
+        **_RANK.read(value),
     )
 
 
@@ -60,9 +58,7 @@ def _worker(value: Mapping[str, Any]) -> WorkerStack:
         pid=int(value["pid"]),
         rung=str(value.get("rung")),
         frames=_frames(_mappings(value.get("threads"))),
-        state=text(value.get("state")),
-        wait_channel=text(value.get("wait_channel")),
-        cpu_pct=finite(value.get("cpu_pct")),
+        **_PROCESS.read(value),
     )
 
 

@@ -26,7 +26,7 @@ from coach.model.training.telemetry import (
 )
 from coach.sources.follow import HEAD_BYTES, RecordFollower, describe
 from coach.sources.io import Io
-from coach.sources.values import finite, text, whole
+from coach.sources.values import finite, flag, text, whole
 
 INTERVAL_S = 1.0
 
@@ -59,16 +59,12 @@ def _numbers(value: Any) -> tuple[int, ...] | None:
     return None if None in known else tuple(item for item in known if item is not None)
 
 
-def _truth(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
 _READERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {
         "float": finite,
         "int": whole,
         "str": text,
-        "bool": _truth,
+        "bool": flag,
         "tuple[str, ...]": _texts,
         "tuple[int, ...]": _numbers,
     }

@@ -35,7 +35,7 @@ from coach.model.training.run import (
 from coach.sources.follow import describe, read_whole
 from coach.sources.io import Io, for_folder
 from coach.sources.runs.local_process import Look, Sighting, look, may_be_launching
-from coach.sources.values import finite, table, text, whole
+from coach.sources.values import Fields, finite, flag, table, text, whole
 
 LIVE_INTERVAL_S = 2.0
 ENDED_INTERVAL_S = 15.0
@@ -52,6 +52,18 @@ _MAX_BELOW = 8
 MAX_SEGMENTS = 100
 """Largest number of segments that a launch may ask for."""
 
+_RUN = Fields(
+    Run,
+    {
+        *("state", "parameters", "resources", "launch", "created_time_s", "started_time_s", "ended_time_s"),
+        *("parent_run_id", "device", "dataset", "versions", "parameter_info", "cluster", "submitted_time_s"),
+        *("user", "expects", "mem_need_mib", "drill", "found_by", "raw_job_id"),
+    },
+)
+"""What run.json may say as it stands. Everything else is judged by coach."""
+_SEGMENT = Fields(Segment, Segment.__match_args__)
+_FULL_DISK = Fields(FullDisk, ("first_time_s", "last_time_s", "free_bytes", "free_inodes", "exit_code"))
+
 
 def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
     """Parse run.json. The run's place is always `run_dir`, whatever run.json says; its id is the directory's
@@ -67,59 +79,19 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         recipe=text(value.get("recipe")) or (named[1] if named else ""),
         backend=text(value.get("backend")) or ("local" if job_id in (None, run_id) else "slurm"),
         job_id=text(job_id),
-        state=text(value.get("state")),
-        parameters=table(value.get("parameters")),
-        resources=table(value.get("resources")),
-        launch=table(value.get("launch")),
-        created_time_s=finite(value.get("created_time_s")),
-        started_time_s=finite(value.get("started_time_s")),
-        ended_time_s=finite(value.get("ended_time_s")),
-        parent_run_id=text(value.get("parent_run_id")),
+        **_RUN.read(value),
         fix=_parse_fix(table(value.get("fix"))),
-        device=table(value.get("device")),
-        dataset=table(value.get("dataset")),
-        versions=table(value.get("versions")),
-        parameter_info=table(value.get("parameter_info")),
-        cluster=text(value.get("cluster")),
-        submitted_time_s=finite(value.get("submitted_time_s")),
-        user=text(value.get("user")),
-        expects=_parse_texts(value.get("expects")),
-        is_uneven_by_design=_parse_flag(value.get("uneven_by_design")),
+        is_uneven_by_design=flag(value.get("uneven_by_design")),
         remedies=_parse_remedies(table(value.get("remedies"))),
-        mem_need_mib=finite(value.get("mem_need_mib")),
         sweep=_parse_sweep(table(value.get("sweep"))),
         segments=_parse_segments(value.get("segments")),
-        drill=text(value.get("drill")),
-        found_by=text(value.get("found_by")),
-        raw_job_id=text(value.get("raw_job_id")),
-        has_torch_gpu_support=_parse_flag(table(value.get("torch_build")).get("has_gpu_support")),
+        has_torch_gpu_support=flag(table(value.get("torch_build")).get("has_gpu_support")),
     )
 
 
 def _parse_segments(value: Any) -> tuple[Segment, ...]:
     listed = value[-MAX_SEGMENTS:] if isinstance(value, list) else []
-    return tuple(
-        Segment(
-            start_time_s=finite(each.get("start_time_s")),
-            end_time_s=finite(each.get("end_time_s")),
-            nodes=text(each.get("nodes")),
-            resumed_from=text(each.get("resumed_from")),
-            checkpoint=text(each.get("checkpoint")),
-            lost_s=finite(each.get("lost_s")),
-            why=text(each.get("why")),
-            refusal=text(each.get("refusal")),
-        )
-        for each in listed
-        if isinstance(each, dict)
-    )
-
-
-def _parse_texts(value: Any) -> tuple[str, ...]:
-    return tuple(filter(text, value)) if isinstance(value, list) else ()
-
-
-def _parse_flag(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
+    return tuple(Segment(**_SEGMENT.read(each)) for each in listed if isinstance(each, dict))
 
 
 def _parse_remedies(value: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
@@ -343,11 +315,7 @@ def _read_full_disk(io: Io, path: Path) -> FullDisk | None:
         node=path.name.removesuffix(runs.FULL_DISK_SUFFIX),
         file=str(path),
         is_quota=number == errno.EDQUOT,
-        first_time_s=finite(value.get("first_time_s")),
-        last_time_s=finite(value.get("last_time_s")),
-        free_bytes=whole(value.get("free_bytes")),
-        free_inodes=whole(value.get("free_inodes")),
-        exit_code=whole(value.get("exit_code")),
+        **_FULL_DISK.read(value),
     )
 
 

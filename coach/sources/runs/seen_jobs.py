@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from heapq import nlargest
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from coach import runs
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job, is_final, job_as_dict
-from coach.sources.values import finite, text, whole
+from coach.sources.values import Fields, finite, text
 from coach.trusted import private_folder, read_tail
 
 FILE_NAME = "seen-jobs.jsonl"
@@ -28,15 +28,15 @@ number before it is written: its jobs would displace each other in the file at e
 _MAX_FILE_BYTES = 8 << 20
 _MAX_TEXT = 4096
 
-_TEXTS = frozenset(
+_KEPT = frozenset(
     {
         *("job_id", "name", "user", "state", "reason", "partition", "nodes", "account", "qos", "work_dir"),
         *("raw_job_id", "dependency", "reservation", "command", "stdout", "stderr", "cluster"),
+        *("num_nodes", "num_cpus", "num_gpus", "time_limit_s", "exit_code", "num_requeues"),
+        *("submit_time_s", "start_time_s", "end_time_s"),
     }
 )
-_WHOLES = frozenset({"num_nodes", "num_cpus", "num_gpus", "time_limit_s", "exit_code", "num_requeues"})
-_TIMES = frozenset({"submit_time_s", "start_time_s", "end_time_s"})
-_KEPT = _TEXTS | _WHOLES | _TIMES
+_JOB = Fields(Job, _KEPT)
 _Key = tuple[str | None, str, float | None]
 
 
@@ -179,15 +179,7 @@ def _as_record(job: Job) -> dict[str, Any]:
 
 
 def _parse(record: Mapping[str, Any]) -> PastJob | None:
-    values: dict[str, Any] = {}
-    for field in fields(Job):
-        given = record.get(field.name)
-        if field.name in _TEXTS:
-            values[field.name] = text(given)
-        elif field.name in _WHOLES:
-            values[field.name] = whole(given)
-        elif field.name in _TIMES:
-            values[field.name] = finite(given)
+    values = _JOB.read(record)
     if None in (values["job_id"], values["state"]):
         return None
     for name in ("name", "user", "partition"):

@@ -16,7 +16,7 @@ from typing import Any
 from coach import runs
 from coach.model.judging.verdict import PastRun
 from coach.model.slurm.cluster import is_final
-from coach.sources.values import finite, table, text, whole
+from coach.sources.values import Fields, finite
 from coach.trusted import private_folder, read_tail
 
 FILE_NAME = "verdicts.jsonl"
@@ -25,10 +25,7 @@ MAX_RUNS = 2000
 _MAX_FILE_BYTES = 8 << 20
 _MAX_TEXT = 400
 
-_TEXTS = frozenset(
-    {"target", "work", "state", "rule", "cause", "summary", "severity", "name", "node", "device"}
-)
-_TABLES = frozenset({"parameters", "resources", "versions"})
+_PAST_RUN = Fields(PastRun, set(PastRun.__match_args__) - {"is_judged", "has_gone_well"})
 _Key = tuple[str, float | None]
 
 
@@ -129,23 +126,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _parse(record: Mapping[str, Any]) -> PastRun | None:
-    values: dict[str, Any] = {}
-    for item in fields(PastRun):
-        given = record.get(item.name)
-        if item.name in _TEXTS:
-            values[item.name] = text(given)
-        elif item.name in _TABLES:
-            values[item.name] = dict(table(given))
-        elif item.name == "nodes":
-            values["nodes"] = (
-                tuple(filter(None, (text(node) for node in given))) if isinstance(given, list) else ()
-            )
-        elif item.name == "is_judged":
-            values["is_judged"] = given is not False
-        elif item.name == "has_gone_well":
-            values["has_gone_well"] = given is True
-        elif item.name == "world_size":
-            values["world_size"] = whole(given)
-        else:
-            values[item.name] = finite(given)
+    values = _PAST_RUN.read(record)
+    values["is_judged"] = record.get("is_judged") is not False
+    values["has_gone_well"] = record.get("has_gone_well") is True
     return PastRun(**values) if values["target"] and values["work"] else None
