@@ -91,6 +91,8 @@ _WITHOUT_THREADS = frozenset({"run", "sample"})
 
 _TEACHING = frozenset({"drill", "cohort", "workshop"})
 """Commands with their modules in `cli/teaching/`."""
+_CHANGE_JOBS = frozenset({"cancel", "hold", "release", "requeue", "timelimit"})
+"""Commands that differ in their verb alone, all in `cli/change_jobs.py`."""
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -219,7 +221,9 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 
 def command_module(name: str) -> Any:
-    """The module of one command of COMMANDS, imported now."""
+    """The module of one command of COMMANDS, imported now, or its entry in the table of a module."""
+    if name in _CHANGE_JOBS:
+        return import_module("coach.cli.change_jobs").COMMANDS[name]
     folder = "coach.cli.teaching" if name in _TEACHING else "coach.cli"
     return import_module(f"{folder}.{name}")
 

@@ -4,28 +4,16 @@ the result."""
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 
 from coach.analysis.jobs.eligible_jobs import list_jobs
-from coach.cli.reading_io import slurm_io
 from coach.cli.text import print_line, printable
-from coach.config import Settings
+from coach.cli.text import say as say
 from coach.model.errors import UserError
-from coach.model.slurm.job_action import JobAction, Outcome, Verb
-from coach.workflows.jobs.job_actions import perform, plan_action
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Any number of targets, and `--yes` to answer the question in advance."""
-    parser.add_argument(
-        "targets", metavar="ID", nargs="+", help="your job ids (17, 17_3, 17_[2-5]) and run ids"
-    )
-    add_answers(parser)
+from coach.model.slurm.job_action import JobAction, Outcome
 
 
 def add_answers(parser: argparse.ArgumentParser) -> None:
@@ -33,21 +21,9 @@ def add_answers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the exact commands, do nothing")
 
 
-def run_action(
-    verb: Verb,
-    args: argparse.Namespace,
-    settings: Settings,
-    targets: Sequence[str],
-    time_limit_s: int | None = None,
-) -> int:
-    """Exit status: 0 done for all named targets, 1 not confirmed, 2 refused or some left out."""
-    io = slurm_io(settings)
-    action = plan_action(verb, targets, settings, os.environ, io, time_limit_s)
-    return carry_out(action, args, lambda action: perform(action, os.environ, time.time()))
-
-
 def carry_out(action: JobAction, args: argparse.Namespace, perform: Callable[[JobAction], Outcome]) -> int:
-    """List the jobs, print the commands, ask, run them, report the result."""
+    """List the jobs, print the commands, ask, run them, report the result. Exit status: 0 done for all named
+    targets, 1 not confirmed, 2 refused or some left out."""
     for each in action.left_out:
         say(f"left out: {each.words}")
     for row in () if args.yes else list_jobs(action.jobs, {}):
@@ -56,7 +32,7 @@ def carry_out(action: JobAction, args: argparse.Namespace, perform: Callable[[Jo
         for note in action.notes:
             say(note)
         for command in action.commands:
-            print_line(printable(command))
+            print_line(command)
         return 2 if action.left_out else 0
     if not is_confirmed(" && ".join(action.commands), args.yes, action.notes):
         say(f"nothing was {action.verb.done}")
@@ -71,17 +47,13 @@ def is_confirmed(command: str, is_known: bool, notes: Sequence[str] = (), *, fla
     for note in notes:
         say(note)
     if is_known:
-        print(printable(command), file=sys.stderr)
+        print_line(command, sys.stderr)
         return True
     if not sys.stdin.isatty():
         raise UserError(f"to be confirmed: {command}", f"there is no terminal to ask on; {flags} confirms it")
     question = f"{printable(command)}   y does it, anything else does not: "
     print(question, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() == "y"
-
-
-def say(line: str) -> None:
-    print(f"coach: {printable(line)}", file=sys.stderr)
 
 
 def end_as_by_ctrl_c() -> None:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from coach.analysis.measured.provenance import visible_gpus
-from coach.cli.acting import add_answers, is_confirmed, say
+from coach.cli.acting import add_answers, is_confirmed
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import print_line, printable
+from coach.cli.text import print_line, say
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.reading import Reading, TelemetryChunk
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     action = plan_attach(args.target, settings, os.environ, io, args.python or sys.executable)
     if args.dry_run:
         for command in action.commands:
-            print_line(printable(command))
+            print_line(command)
         return 0
     if not is_confirmed(" && ".join(action.commands), args.yes, action.notes):
         say("nothing was started in the job")
@@ -116,13 +116,11 @@ class _Printer:
             elif isinstance(sample, (GpuSample, HostSample)):
                 yield f"{_words(sample)}  {chunk.rung.name.lower()} {age_s:.1f} s"
             elif isinstance(sample, SensorGap):
-                yield printable(
-                    f"{sample.node}  {sample.what} not measured: {sample.because}  ({sample.how})"
-                )
+                yield f"{sample.node}  {sample.what} not measured: {sample.because}  ({sample.how})"
 
 
 def _words(sample: GpuSample | HostSample) -> str:
-    node = printable(sample.node)
+    node = sample.node
     if isinstance(sample, HostSample):
         seen = visible_gpus(sample)
         return (

@@ -15,7 +15,7 @@ from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group, Point, best_
 from coach.analysis.comparing.two_runs import Comparison, Row
 from coach.cli.cluster import add_options
 from coach.cli.reading_io import Io, slurm_io
-from coach.cli.text import UNKNOWN, print_line, print_table, printable
+from coach.cli.text import UNKNOWN, print_line, print_table
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.sources.machine.user import user_name
@@ -133,15 +133,13 @@ def group_object(group: Group) -> dict[str, object]:
 def print_group(group: Group, best: str | None = None) -> None:
     """A group as one table, with a line per value. `best` is the metric that sorts its points."""
     metric = best or _result_of(group)
-    print_line(
-        f"{printable(group.group_id)}: {printable(group.recipe)}, a run for each {printable(group.parameter)}"
-    )
+    print_line(f"{group.group_id}: {group.recipe}, a run for each {group.parameter}")
     efficiency = "EFFICIENCY" if group.parameter == WORLD_SIZE else "OF BEST"
     has_target = any(point.target is not None for point in group.points)
     print_table(
         (
             group.parameter.upper(),
-            printable(metric).upper(),
+            metric.upper(),
             "SAMPLES/S",
             "RATIO",
             efficiency,
@@ -159,7 +157,7 @@ def print_group(group: Group, best: str | None = None) -> None:
         print_line(words)
     if best is not None:
         first = group.points[0]
-        print_line(f"best {printable(metric)}: {printable(str(first.value))} ({printable(first.run_id)})")
+        print_line(f"best {metric}: {first.value} ({first.run_id})")
 
 
 def _result_of(group: Group) -> str:
@@ -169,7 +167,7 @@ def _result_of(group: Group) -> str:
 
 def _point_cells(point: Point, metric: str, has_target: bool) -> tuple[str, ...]:
     return (
-        printable(str(point.value)),
+        str(point.value),
         point.metric_words(metric) or _number(point.metrics.get(metric), None),
         _estimate(point.throughput),
         UNKNOWN if point.ratio is None else f"{point.ratio:.2f}",
@@ -202,9 +200,9 @@ def comparison_object(comparison: Comparison) -> dict[str, Any]:
 def print_comparison(comparison: Comparison) -> None:
     """The comparison as a table with the changes first, a line with the values that neither run measured,
     and the findings."""
-    print_line(f"{printable(comparison.before)} → {printable(comparison.after)}")
+    print_line(f"{comparison.before} → {comparison.after}")
     for change in comparison.changes:
-        print_line(f"  {printable(change)}")
+        print_line(f"  {change}")
     measured = [row for row in comparison.rows if not row.is_unmeasured]
     print_table(
         ("QUANTITY", "BEFORE", "AFTER", "RATIO", "VERDICT"), [_cells(row) for row in measured], "lrrrl"

@@ -8,12 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from difflib import get_close_matches
 from typing import Any
 
 from coach import cli
-from coach.cli.text import print_line, print_table, printable
+from coach.cli.text import add_format, print_line, print_table, say
 from coach.config import Settings
 from coach.config.check import FileReport, files_in_force
 from coach.config.explain import DEFAULT, Row, rows
@@ -44,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="list every problem in FILE (default: the files in force); exit status 2 if there is one",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
@@ -78,13 +77,13 @@ def _print_rows(settings: Settings, shown: list[Row], is_whole: bool) -> None:
         print_table(("KEY", "VALUE"), [(row.key, row.text) for row in shown])
     if is_whole and len(shown) == 1 and shown[0].key in KEYS:
         key = KEYS[shown[0].key]
-        print_line("")
-        print_line(printable(f"{key.says} Its value: {key.takes}."))
+        print()
+        print_line(f"{key.says} Its value: {key.takes}.")
     if settings.runs_root_text and is_whole:
-        print_line("")
-        print_line(printable(f"runs go to {settings.runs_root_text}"))
+        print()
+        print_line(f"runs go to {settings.runs_root_text}")
     for note in settings.notes:
-        print(f"coach: {printable(note)}", file=sys.stderr)
+        say(note)
 
 
 def _settings_object(settings: Settings, shown: list[Row]) -> dict[str, Any]:
@@ -121,11 +120,11 @@ def _check(file: str, format_: str) -> int:
 def _print_report(report: FileReport) -> None:
     for problem in report.problems:
         place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
-        print_line(printable(f"{place}: {problem.words}"))
+        print_line(f"{place}: {problem.words}")
         if problem.hint:
-            print_line(f"  {printable(problem.hint)}")
+            print_line(f"  {problem.hint}")
     for note in report.notes:
-        print_line(printable(f"note: {note}"))
+        print_line(f"note: {note}")
     keys = f"{report.num_keys} key{'' if report.num_keys == 1 else 's'}"
     keys += f", {report.num_locks} locked" if report.num_locks else ""
     whose = {"site": "the site's file", "user": "a user's file", "remembered": "remembered answers"}[
@@ -133,7 +132,7 @@ def _print_report(report: FileReport) -> None:
     ]
     count = len(report.problems)
     said = "nothing is wrong" if not count else f"{count} problem{'' if count == 1 else 's'}"
-    print_line(printable(f"{report.path}: {said} ({whose}, {keys})"))
+    print_line(f"{report.path}: {said} ({whose}, {keys})")
 
 
 def _report_object(report: FileReport) -> dict[str, Any]:

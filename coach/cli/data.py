@@ -12,7 +12,7 @@ from coach.analysis.spelling.sizes import format_bytes
 from coach.cli import sentence
 from coach.cli.reading_io import slurm_io
 from coach.cli.runs_clean import is_agreed
-from coach.cli.text import print_json, print_line, print_table, printable
+from coach.cli.text import add_format, print_json, print_line, print_table, say
 from coach.config import Settings, Switch
 from coach.runs import expand_home
 from coach.sources.machine.user import user_name
@@ -22,7 +22,7 @@ from coach.workflows.readonly import refuse_if_readonly
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+    add_format(parser)
     actions = parser.add_subparsers(title="actions", dest="action", metavar="")
     what = "get CIFAR-10, check it and put it where the trainers look"
     fetch = actions.add_parser("fetch", help=what, description=sentence(what))
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             ],
         )
         if not any(place.kind == "real" and place.state == "verified" for place in places):
-            print("coach: `coach data fetch` gets CIFAR-10 on a node with internet", file=sys.stderr)
+            say("`coach data fetch` gets CIFAR-10 on a node with internet")
     return int(any(place.state == "damaged" for place in places))
 
 
@@ -78,12 +78,9 @@ def _fetch(args: argparse.Namespace, settings: Settings) -> int:
     )
     if is_shown:
         print(file=sys.stderr)
-    print_line(printable(str(final)))
+    print_line(str(final))
     if folder is not None and folder != settings.data_dir:
-        print(
-            f'coach: data_dir = "{printable(str(folder))}" in config.toml lets recipes use it',
-            file=sys.stderr,
-        )
+        say(f'data_dir = "{folder}" in config.toml lets recipes use it')
     return 0
 
 
@@ -91,7 +88,7 @@ def _clean(is_confirmed: bool, settings: Settings) -> int:
     io = slurm_io(settings)
     found = find_generated(settings, io, user_name())
     if not found.sets:
-        print("coach: nothing to remove", file=sys.stderr)
+        say("nothing to remove")
         return 0
     sizes = (None if one.size_bytes is None else format_bytes(one.size_bytes) for one in found.sets)
     print_table(
@@ -100,19 +97,19 @@ def _clean(is_confirmed: bool, settings: Settings) -> int:
         "r",
     )
     if found.readers:
-        print(f"coach: kept: {printable(', '.join(found.readers))} may be reading them", file=sys.stderr)
+        say(f"kept: {', '.join(found.readers)} may be reading them")
         return 1
     what = f"{len(found.sets)} generated set{'' if len(found.sets) == 1 else 's'}"
     if not is_confirmed:
         refuse_if_readonly(settings, "removes nothing", Switch.CLEAN)
     if not (is_confirmed or is_agreed(f"{what}, {format_bytes(found.size_bytes)}")):
-        print("coach: nothing was removed", file=sys.stderr)
+        say("nothing was removed")
         return 1
     problems: list[str] = []
     removed_bytes = remove_generated(found, settings, problems.append)
     for problem in problems:
-        print(f"coach: not removed: {printable(problem)}", file=sys.stderr)
-    print(f"coach: removed {format_bytes(removed_bytes)}", file=sys.stderr)
+        say(f"not removed: {problem}")
+    say(f"removed {format_bytes(removed_bytes)}")
     return 1 if problems else 0
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from coach import cli
-from coach.cli.text import UNKNOWN, print_json, print_line, printable
+from coach.cli.text import UNKNOWN, add_format, print_json, print_line
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState, Report
@@ -32,12 +32,7 @@ _SIGNS = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--format",
-        choices=("text", "json"),
-        default="text",
-        help="json: one object on stdout (default: text)",
-    )
+    add_format(parser)
     parser.add_argument("--backend", choices=BACKENDS, help="which cluster to examine (default: auto)")
 
 
@@ -70,10 +65,10 @@ def print_report(report: Report) -> None:
         if check.area != area:
             area = check.area
             print_line(area)
-        value = UNKNOWN if check.value is None else printable(check.value)
-        print_line(f"  {_SIGNS[check.state]:<7}  {printable(check.what):<{width}}  {value}")
+        value = UNKNOWN if check.value is None else check.value
+        print_line(f"  {_SIGNS[check.state]:<7}  {check.what:<{width}}  {value}")
         for label, text in (("", check.because), ("→ ", check.todo)):
             if text:
-                print_line(" " * (width + 13) + label + printable(text))
-    print_line("")
+                print_line(" " * (width + 13) + label + text)
+    print()
     print_line(f"{report.verdict} ({report.duration_s:.1f} s)")

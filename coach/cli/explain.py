@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from coach.analysis.explaining.words import Explained, explain_word
-from coach.cli.text import print_line, print_table, printable
+from coach.cli.text import print_line, print_table
 from coach.config import Settings
 from coach.launch.topics import find_topics, near_topics, topic_of
 from coach.model.errors import UserError
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         print_line(line)
     advice = settings.advice.get(rule.code)
     if advice is not None:
-        print_line(printable(f"The site says: {advice.text}" + (f" ({advice.url})" if advice.url else "")))
+        print_line(f"The site says: {advice.text}" + (f" ({advice.url})" if advice.url else ""))
     return 0
 
 
@@ -58,7 +58,7 @@ def _print_other(word: str, unknown: UserError) -> None:
         _print_word(told)
     elif (topic := topic_of(word)) is not None:
         for line in topic.text().splitlines():
-            print_line(printable(line))
+            print_line(line)
     elif near := near_topics(word):
         raise UserError(f"there is no rule and no topic {word!r}", f"did you mean {' or '.join(near)}?")
     elif rules := _rules_about(word):
@@ -82,10 +82,10 @@ def _rules_about(word: str) -> list[str]:
 
 def _print_word(told: Explained) -> None:
     """Print a state, a reason or a column."""
-    print_line(printable(f"{told.name} {told.value}".strip()))
+    print_line(f"{told.name} {told.value}".strip())
     for label, text in (("is", told.what), ("to do", told.to_do), ("from", told.origin)):
         if text:
-            print_line(printable(f"  {label:<6} {text}"))
+            print_line(f"  {label:<6} {text}")
 
 
 def _print_list(settings: Settings) -> None:
@@ -98,7 +98,7 @@ def _print_list(settings: Settings) -> None:
         if not shown:
             continue
         if heading:
-            print_line("")
+            print()
             print_line(heading)
         print_table(
             ("CODE", "NAME", "SEVERITY", "WHAT"),
@@ -107,5 +107,5 @@ def _print_list(settings: Settings) -> None:
                 for page in shown
             ],
         )
-    print_line("")
+    print()
     print_table(("TOPIC", "WHAT"), [(topic.name, topic.title) for topic in find_topics()])

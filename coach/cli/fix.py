@@ -15,12 +15,12 @@ from pathlib import Path
 
 from coach.analysis.comparing.two_runs import Comparison
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.cli.acting import is_confirmed, say
+from coach.cli.acting import is_confirmed
 from coach.cli.fix_answer import print_answer, show_offer
 from coach.cli.fix_choice import fix_row, leading_on, list_fixes, list_seen, wanted_fixes
 from coach.cli.fix_foreign import show_foreign, with_advice
 from coach.cli.reading_io import Io, slurm_io
-from coach.cli.text import print_line, printable
+from coach.cli.text import add_format, print_line, say
 from coach.config import Settings, Switch
 from coach.lookback.history import History
 from coach.model.errors import UserError
@@ -83,7 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", action="store_true", help="wait for the end of the new run, and compare it with its parent"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -157,7 +157,7 @@ def _list(found: Sequence[Numbered], parent: Run, settings: Settings, io: Io, fo
 def _show_dry(offered: RelaunchOffer) -> int:
     check_ready(offered.plan)
     for line in offered.lines:
-        print_line(printable(line))
+        print_line(line)
     return 0
 
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from coach.analysis.comparing.two_runs import Comparison
-from coach.cli.acting import say
 from coach.cli.compare import comparison_object, print_comparison
 from coach.cli.diagnosis_text import finding_lines
-from coach.cli.text import print_line, printable
+from coach.cli.text import print_line, say
 from coach.model.launching.launch import Submitted
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
 
@@ -51,6 +50,6 @@ def print_answer(
         print(json.dumps({"schema": 1, **answer, "lost": list(lost), "comparison": told}, indent=2))
         return
     for name, value in answer.items():
-        print_line(f"{name:<8}{printable(value or '–')}")
+        print_line(f"{name:<8}{value or '–'}")
     if comparison is not None:
         print_comparison(comparison)

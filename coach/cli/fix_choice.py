@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from coach.analysis.judging.no_finding import Look, look_of, why_no_fix
-from coach.cli.acting import say
 from coach.cli.fix_foreign import other_fixes
-from coach.cli.text import print_json, print_table
+from coach.cli.text import print_json, print_table, say
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Finding, Fix
 from coach.workflows.launching.fix_offer import Remedy

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from coach.cli.diagnosis_text import finding_lines
-from coach.cli.text import print_line, printable
+from coach.cli.text import print_line
 from coach.config import Settings
 from coach.lookback.history import History
 from coach.model.errors import UserError
@@ -77,25 +77,23 @@ def other_fixes(name: str, codes: Iterable[str]) -> str:
 
 
 def fix_lines(found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[str]) -> list[str]:
-    """The lines to print, with control characters made harmless."""
+    """The lines to print."""
     lines = [
-        f"script: {printable(found.origin)}, {found.framework}"
-        if found.origin
-        else f"no diff: {printable(found.problem or '')}"
+        f"script: {found.origin}, {found.framework}" if found.origin else f"no diff: {found.problem or ''}"
     ]
     if lost:
-        lines += ["if you cancel it now:", *(f"  {printable(line)}" for line in lost)]
+        lines += ["if you cancel it now:", *(f"  {line}" for line in lost)]
     shown = None
     for each in wanted:
         if each.finding is not shown:
             shown = each.finding
             lines += ["", *finding_lines(replace(each.finding, fixes=()), "")]
         learning = ": changes the training result" if each.fix.changes_learning else ""
-        lines += ["", f"fix: {printable(each.fix.title)}{learning}"]
+        lines += ["", f"fix: {each.fix.title}{learning}"]
         if each.fix.command is not None:
-            lines.append(f"  {printable(each.fix.command)}")
-        lines += [f"  {printable(line)}" for line in each.unsaid]
-        lines += [printable(line.expandtabs(4)) for line in each.diff]
+            lines.append(f"  {each.fix.command}")
+        lines += [f"  {line}" for line in each.unsaid]
+        lines += [line.expandtabs(4) for line in each.diff]
     return [*lines, "", "nothing was written: change the script yourself"]
 
 

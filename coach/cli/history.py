@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +13,7 @@ from coach.cli.cluster import add_options
 from coach.cli.listing import add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import print_bad_rows, print_json, printable
+from coach.cli.text import print_bad_rows, print_json, say
 from coach.config import Settings
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import is_final, job_as_dict
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
     past = read_past_jobs(settings, io, user, backend, past_s=args.days * _DAY_S, limit=args.limit)
     for note in past.notes:
-        print(f"coach: {printable(note)}", file=sys.stderr)
+        say(note)
     jobs = listing.query.matching(past.jobs)
     if args.format == "json":
         as_json = listing.as_json if listing.columns else _as_json

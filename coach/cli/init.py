@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from coach.cli.text import print_verbatim, printable
+from coach.cli.text import print_line, print_verbatim, say
 from coach.model.errors import UserError
 from coach.workflows.launching.proposal import propose, write
 
@@ -22,9 +21,9 @@ def run(args: argparse.Namespace) -> int:
     directory = Path.cwd()
     proposal = propose(directory)
     for line in proposal.understood:
-        _say(line)
+        say(line)
     for line in proposal.left_out:
-        _say(f"left out: {line}")
+        say(f"left out: {line}")
     if not proposal.text:
         raise UserError(
             f"{directory}: no batch file and no training script here",
@@ -33,9 +32,5 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         print_verbatim(proposal.text)
     else:
-        print(printable(str(write(proposal, directory))))
+        print_line(str(write(proposal, directory)))
     return 0
-
-
-def _say(line: str) -> None:
-    print(f"coach: {printable(line)}", file=sys.stderr)

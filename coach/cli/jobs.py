@@ -18,7 +18,7 @@ from coach.cli.listing import Listing, add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.place import print_place
 from coach.cli.reading_io import Io, slurm_io
-from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, printable
+from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, say
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job, job_as_dict
@@ -98,7 +98,7 @@ def _remember(settings: Settings, own: list[Job]) -> None:
         remember_jobs(SeenJobs(settings.cache_dir), queued, queued[0].user, time.time()) if queued else None
     )
     if note is not None:
-        print(f"coach: {printable(note)}", file=sys.stderr)
+        say(note)
 
 
 def _read_place(settings: Settings, user: str, jobs: list[Job]) -> PlaceInQueue | None:

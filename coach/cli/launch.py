@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import shlex
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from coach.cli.launch_own import launch_as_is, with_program
 from coach.cli.launch_request import configure as configure
 from coach.cli.launch_request import request_of
 from coach.cli.reading_io import Io, slurm_io, telling_of_wait
-from coach.cli.text import print_verbatim, printable
+from coach.cli.text import print_line, print_verbatim, say
 from coach.config import Settings, Switch
 from coach.late import late
 from coach.model.errors import UserError
@@ -84,25 +83,25 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
     io = slurm_io(settings)
     plan = prepare(asked, settings, env, io, time.time())
     for line in plan.notes:
-        _say(line)
+        say(line)
     for line in plan.warnings:
-        _say(f"warning: {line}")
+        say(f"warning: {line}")
     if args.dry_run:
         for each in (plan, *plan.others):
             check_ready(each)
             print_verbatim(each.script)
         if told := dry_run.answer_words(plan, io):
-            _say(told)
+            say(told)
         return 0
     going = still_going.same_launch(plan, settings, io)
     if going is not None:
-        _say(f"note: {going.run_id} has the same recipe and values, and is {going.state} by its record")
-    waiting = telling_of_wait(_say, "waiting for the controller")
+        say(f"note: {going.run_id} has the same recipe and values, and is {going.state} by its record")
+    waiting = telling_of_wait(say, "waiting for the controller")
     with waiting if plan.backend == "slurm" else contextlib.nullcontext():
         submitted = submit(plan, settings, env, io)
     notes = [line for each in submitted for line in each.notes]
     for line in (*notes, *remember_answers(plan, settings)[1]):
-        _say(line)
+        say(line)
     states: list[str | None] = [each.state for each in submitted]
     if args.wait:
         waited = _wait(plan, submitted, io)
@@ -147,11 +146,11 @@ def _wait(plan: Plan, submitted: Sequence[Submitted], io: Io) -> list[str | None
     """The final states of the runs; None if the user stopped waiting."""
     states = []
     for each in submitted:
-        _say(f"{each.run_id}: submitted as {each.job_id}, waiting for its end")
+        say(f"{each.run_id}: submitted as {each.job_id}, waiting for its end")
         try:
-            states.append(wait(each, plan.backend, io, _say))
+            states.append(wait(each, plan.backend, io, say))
         except KeyboardInterrupt:
-            _say(f"{each.run_id} goes on; `coach cancel {each.run_id}` ends it")
+            say(f"{each.run_id} goes on; `coach cancel {each.run_id}` ends it")
             return None
     return states
 
@@ -162,8 +161,8 @@ def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: Io) -> No
         rules = engine.Engine(lazy_engine.rules_of(settings))
         found = check.diagnose(submitted.run_id, settings, io, rules, plan.backend).findings
         for finding in (finding for finding in found if finding.is_primary):
-            _say(f"{finding.rule} {finding.name}: {finding.summary}")
-            _say(f"`coach check {submitted.run_id}` shows the evidence")
+            say(f"{finding.rule} {finding.name}: {finding.summary}")
+            say(f"`coach check {submitted.run_id}` shows the evidence")
 
 
 def _show_group(plan: Plan, settings: Settings, io: Io, format_: str) -> bool:
@@ -187,13 +186,9 @@ def _answer(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | N
         print(json.dumps({"schema": 1, **listed[0], **group, "runs": listed}, indent=2))
         return
     for name, value in group.items():
-        print(f"{name:<8} {printable(value)}")
+        print_line(f"{name:<8} {value}")
     for fields in listed:
         for name, said in fields.items():
-            print(f"{name:<8}{printable(str(said or '–'))}")
+            print_line(f"{name:<8}{said or '–'}")
     if group:
-        _say(f"the whole group as a table: coach compare {group['group_id']}")
-
-
-def _say(line: str) -> None:
-    print(f"coach: {printable(line)}", file=sys.stderr)
+        say(f"the whole group as a table: coach compare {group['group_id']}")

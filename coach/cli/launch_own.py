@@ -6,12 +6,10 @@ import argparse
 import json
 import os
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-from coach.cli.acting import say
-from coach.cli.text import printable
+from coach.cli.text import print_line, say
 from coach.config import Settings
 from coach.launch.own_program import is_own, own_request, read_own_program
 from coach.model.errors import UserError
@@ -88,11 +86,11 @@ def launch_as_is(asked: LaunchRequest, args: argparse.Namespace, settings: Setti
         return 0
     accepted = submit_as_is(own, settings, os.environ)
     for line in accepted.lines:
-        print(f"coach: sbatch: {printable(line)}", file=sys.stderr)
+        say(f"sbatch: {line}")
     fields = {"run_id": None, "run_dir": None, "job_id": accepted.job_id, "state": "PENDING"}
     if args.format == "json":
         print(json.dumps({"schema": 1, **fields, "runs": []}, indent=2))
     else:
         for name, said in fields.items():
-            print(f"{name:<8}{printable(said or '–')}")
+            print_line(f"{name:<8}{said or '–'}")
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from coach.cli.launch_own import add_own
+from coach.cli.text import add_format
 from coach.config import BACKENDS
 from coach.launch.long_job import DEFAULT_SEGMENTS
 from coach.launch.spelling import parse_time
@@ -162,7 +163,7 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", action="store_true", help="wait for the end: exit status 0 when COMPLETED, else 1"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+    add_format(parser)
 
 
 def request_of(args: argparse.Namespace) -> LaunchRequest:

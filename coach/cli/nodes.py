@@ -4,7 +4,6 @@ the job on each GPU, with `--reserved` the reservations."""
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -28,14 +27,7 @@ from coach.cli.cluster import (
 )
 from coach.cli.listing import add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
-from coach.cli.text import (
-    format_mib,
-    format_used,
-    print_bad_rows,
-    print_json,
-    print_table,
-    printable,
-)
+from coach.cli.text import format_mib, format_used, print_bad_rows, print_json, print_table, say
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import GpuAllocation, Node
 from coach.model.training.other_machine import rough_age
@@ -117,7 +109,7 @@ def _print_map(args: argparse.Namespace, settings: Settings, nodes: Sequence[Nod
     if any(node.gpu_indices for node in nodes):
         allocations, error = read_allocations(settings)
         if error is not None:
-            print(f"coach: the job on each GPU is not known: {printable(error)}", file=sys.stderr)
+            say(f"the job on each GPU is not known: {error}")
     slots = allocation_map(nodes, allocations)
     if any(slot.is_used and slot.job_id is None for slot in slots):
         print_if_jobs_are_hidden(settings)

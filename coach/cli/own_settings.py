@@ -7,7 +7,7 @@ import contextlib
 import os
 
 from coach import config
-from coach.cli.acting import say
+from coach.cli.text import say
 from coach.config import Settings
 from coach.trusted import why_not_private
 from coach.workflows.readonly import held_back

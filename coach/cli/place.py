@@ -6,11 +6,10 @@ on stderr.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coach.cli.text import format_count, format_time, print_bad_rows, print_table, printable
+from coach.cli.text import format_count, format_time, print_bad_rows, print_table, say
 
 if TYPE_CHECKING:
     from coach.model.slurm.accounting import FairShare, Limits, PriorityFactors
@@ -30,7 +29,7 @@ def print_place(place: PlaceInQueue) -> None:
     if place.reservations.value:
         _print_reservations(place.reservations.value)
     for what, why in place.missing():
-        print(f"coach: not available here: {what}: {printable(why)}", file=sys.stderr)
+        say(f"not available here: {what}: {why}")
     parts = (place.priorities, place.fair_share, place.associations, place.qos, place.reservations)
     print_bad_rows(sum(part.num_bad_rows for part in parts))
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from coach.analysis.spelling.sizes import format_bytes
-from coach.cli.text import printable
+from coach.cli.text import say
 from coach.config import Settings
 from coach.sources.io import CommandResult, Query, SystemIo, scrubbed_environment
 from coach.sources.io import Io as Io
@@ -106,15 +105,11 @@ class ReadingIo(TellingIo):
         return data
 
 
-def _say(line: str) -> None:
-    print(f"coach: {printable(line)}", file=sys.stderr, flush=True)
-
-
 def slurm_io(settings: Settings) -> TellingIo:
     """A TellingIo with this process's environment; its lines go to standard error."""
-    return TellingIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s, tell=_say)
+    return TellingIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s, tell=say)
 
 
 def reading_io(settings: Settings) -> ReadingIo:
     """The same for a command that reads whole logs."""
-    return ReadingIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s, tell=_say)
+    return ReadingIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s, tell=say)

@@ -8,7 +8,7 @@ import shlex
 import sys
 from typing import Any
 
-from coach.cli.text import print_json, print_line, print_table, printable
+from coach.cli.text import add_format, print_json, print_line, print_table, say
 from coach.config import Settings
 from coach.launch.parameters import Parameter, show
 from coach.launch.recipe import Recipe, Sweep, is_shipped
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--diff", action="store_true", help="print only how its trainer differs from the step before"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -75,9 +75,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             ],
         )
     for problem in problems:
-        print(f"coach: {printable(problem.message)}", file=sys.stderr)
+        say(problem.message)
         if problem.hint:
-            print(f"  {printable(problem.hint)}", file=sys.stderr)
+            print_line(f"  {problem.hint}", sys.stderr)
     return 2 if problems else 0
 
 
@@ -88,27 +88,25 @@ def _eject(words: list[str], settings: Settings) -> int:
         )
     recipe, folder = find_recipe(words[0], settings), expand_home(words[1]).absolute()
     for path in eject(recipe, folder):
-        print_line(printable(f"{path}{'/' if path.is_dir() else ''}"))
-    shown = shlex.quote(printable(str(folder)))
-    print(f"coach: by hand: cd {shown} && {by_hand(recipe, recipe.trainer)}", file=sys.stderr)
-    print(f"coach: with coach: coach launch {shown}", file=sys.stderr)
+        print_line(f"{path}{'/' if path.is_dir() else ''}")
+    shown = shlex.quote(str(folder))
+    say(f"by hand: cd {shown} && {by_hand(recipe, recipe.trainer)}")
+    say(f"with coach: coach launch {shown}")
     return 0
 
 
 def _print_one(page: Page) -> None:
     recipe = page.recipe
-    print_line(printable(f"{recipe.name}: {recipe.title}"))
-    print_line(printable(recipe.summary))
+    print_line(f"{recipe.name}: {recipe.title}")
+    print_line(recipe.summary)
     print_line(
-        printable(
-            f"trainer {recipe.trainer}, {_devices(recipe)},"
-            f" time limit {time_words(recipe)}{f', key {page.key}' if page.key else ''}"
-            f"{f', torch {recipe.torch}' if recipe.torch else ''}"
-        )
+        f"trainer {recipe.trainer}, {_devices(recipe)},"
+        f" time limit {time_words(recipe)}{f', key {page.key}' if page.key else ''}"
+        f"{f', torch {recipe.torch}' if recipe.torch else ''}"
     )
     for word, text in facts(page):
-        print_line(printable(f"{word}: {text}"))
-    print_line("")
+        print_line(f"{word}: {text}")
+    print()
     print_table(
         ("PARAMETER", "DEFAULT", "UNIT", "LIMITS", "USUAL", "WHAT IT IS"),
         [
@@ -124,25 +122,21 @@ def _print_one(page: Page) -> None:
         ],
     )
     if page.lesson:
-        print_line("")
+        print()
         for row in page.lesson.splitlines():
-            print_line(printable(row))
+            print_line(row)
     if page.diff:
-        print_line("")
-        print_line(
-            printable(
-                f"What the trainer changes: coach recipes {recipe.name} --diff (against {page.previous})"
-            )
-        )
+        print()
+        print_line(f"What the trainer changes: coach recipes {recipe.name} --diff (against {page.previous})")
 
 
 def _print_diff(page: Page) -> None:
     if page.previous is None:
         raise UserError(f"recipe {page.recipe.name}: there is no step before it")
     if not page.diff:
-        print(f"coach: the trainer is that of {printable(page.previous)}", file=sys.stderr)
+        say(f"the trainer is that of {page.previous}")
     for row in page.diff:
-        print_line(printable(row))
+        print_line(row)
 
 
 def _page_as_json(page: Page) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 
-from coach.cli.acting import is_confirmed, say
+from coach.cli.acting import is_confirmed
 from coach.cli.reading_io import slurm_io
+from coach.cli.text import say
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.runs import expand_home
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return 1
     with _until_signalled() as wait:
         until = "until Ctrl-C" if args.seconds is None else f"for {args.seconds:g} s"
-        print(f"coach: recording {until}", file=sys.stderr)
+        say(f"recording {until}")
         kept = record(
             file,
             settings,

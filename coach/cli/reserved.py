@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from dataclasses import asdict
 
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, printable
+from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, say
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.accounting import Part
@@ -27,7 +26,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         print_json("reservations", map(asdict, part.value), part.num_bad_rows, hidden)
         return 0
     if part.error is not None:
-        print(f"coach: {printable(part.error)}", file=sys.stderr)
+        say(part.error)
     print_table(
         ("NAME", "STATE", "FROM", "TO", "COUNT", "NODES", "PARTITION", "USERS", "ACCOUNTS", "FLAGS"),
         [_row(each) for each in part.value],

@@ -7,9 +7,9 @@ import argparse
 import os
 import time
 
-from coach.cli.acting import add_answers, carry_out, is_confirmed, say
+from coach.cli.acting import add_answers, carry_out, is_confirmed
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import print_line, print_verbatim, printable
+from coach.cli.text import print_line, print_verbatim, say
 from coach.config import Settings
 from coach.model.slurm.job_action import JobAction
 from coach.workflows.launching.resubmit import perform_resubmit, plan_resubmit
@@ -40,5 +40,5 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return 1
     for done in submit(plan, settings, os.environ, io):
         for name in ("run_id", "run_dir", "job_id", "state"):
-            print_line(f"{name:<8}{printable(getattr(done, name))}")
+            print_line(f"{name:<8}{getattr(done, name)}")
     return 0

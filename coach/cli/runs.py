@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +11,7 @@ from coach.analysis.spelling.sizes import format_bytes
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
 from coach.cli import runs_clean, sentence
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import format_time, print_json, print_table, printable
+from coach.cli.text import add_format, format_time, print_json, print_table, say
 from coach.config import Settings
 from coach.model.judging.verdict import PastRun
 from coach.model.launching.launch import SweepPoint
@@ -27,7 +26,7 @@ from coach.workflows.jobs.known_runs import read_known_runs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+    add_format(parser)
     actions = parser.add_subparsers(title="actions", dest="action", metavar="")
     clean = "list ended runs, ask, then remove them"
     runs_clean.configure(actions.add_parser("clean", help=clean, description=sentence(clean)))
@@ -57,7 +56,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         rows = [_row(item, size_bytes, judged.get(item.run_id)) for item, size_bytes in sized]
         print_table(headers, rows, "llllllrll")
         for problem in known.problems:
-            print(f"coach: {printable(problem)}", file=sys.stderr)
+            say(problem)
     _print_doubts(known.queue_error, [one.run.run_id for one in known.runs if one.is_forgotten])
     return 0
 
@@ -65,10 +64,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 def _print_doubts(queue_error: str | None, forgotten: list[str]) -> None:
     if queue_error is not None:
         words = "the states of unfinished runs are as last recorded"
-        print(f"coach: the queue does not answer, {words}: {printable(queue_error)}", file=sys.stderr)
+        say(f"the queue does not answer, {words}: {queue_error}")
     if forgotten:
         names = ", ".join(forgotten[:3]) + (f" and {len(forgotten) - 3} more" if len(forgotten) > 3 else "")
-        print(f"coach: Slurm has forgotten the job, so how it ended is unknown: {names}", file=sys.stderr)
+        say(f"Slurm has forgotten the job, so how it ended is unknown: {names}")
 
 
 def _fields(item: Run) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from coach.analysis.spelling.sizes import format_bytes
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import print_line, print_table, printable
+from coach.cli.text import print_line, print_table, say
 from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.sources.machine.user import user_name
@@ -85,11 +85,11 @@ def _selection(args: argparse.Namespace) -> Selection:
 def _print_outcome(removed_bytes: int | None, problems: list[str], is_asked: bool) -> None:
     """`removed_bytes` is None if nothing was removed."""
     for problem in problems:
-        print(f"coach: not removed: {printable(problem)}", file=sys.stderr)
+        say(f"not removed: {problem}")
     if removed_bytes is not None:
-        print(f"coach: removed {format_bytes(removed_bytes)}", file=sys.stderr)
+        say(f"removed {format_bytes(removed_bytes)}")
     elif is_asked:
-        print("coach: nothing was removed", file=sys.stderr)
+        say("nothing was removed")
 
 
 def _print_plan(plan: CleanPlan, selection: Selection) -> None:
@@ -99,19 +99,17 @@ def _print_plan(plan: CleanPlan, selection: Selection) -> None:
         rows = [(one.run.run_id, one.run.state, _size(one.size_bytes), what) for one in plan.removals]
         print_table(headers, rows, "llrl")
     for leftover in plan.leftovers:
-        print_line(
-            printable(f"{leftover.path}: {leftover.what}, {_size(leftover.size_bytes) or 'size unknown'}")
-        )
+        print_line(f"{leftover.path}: {leftover.what}, {_size(leftover.size_bytes) or 'size unknown'}")
     _print_kept(plan)
     for problem in plan.problems:
-        print(f"coach: {printable(problem)}", file=sys.stderr)
+        say(problem)
     if plan.is_empty:
-        print("coach: nothing to remove", file=sys.stderr)
+        say("nothing to remove")
 
 
 def _print_kept(plan: CleanPlan) -> None:
     for kept in plan.kept:
-        print(f"coach: kept: {printable(kept.run_id)}: {printable(kept.because)}", file=sys.stderr)
+        say(f"kept: {kept.run_id}: {kept.because}")
 
 
 def is_agreed(what: str) -> bool:

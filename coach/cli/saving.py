@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from coach.cli.acting import is_confirmed, say
-from coach.cli.text import print_line
+from coach.cli.acting import is_confirmed
+from coach.cli.text import print_line, say
 from coach.runs import expand_home
 from coach.sources.machine.new_file import refuse_if_there, save_new
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coach.cli.acting import is_confirmed, say
-from coach.cli.text import print_line, printable
+from coach.cli.acting import is_confirmed
+from coach.cli.text import print_line, say
 from coach.config import Settings
 from coach.model.training.run import Run
 from coach.sources.io import Io
@@ -37,5 +37,5 @@ def share_shown(
     if not is_confirmed(question, is_known, notes):
         say("nothing was shared")
         return 1
-    say(printable(f"shared {share_ticket(place.directory, place.run, text)}"))
+    say(f"shared {share_ticket(place.directory, place.run, text)}")
     return 0

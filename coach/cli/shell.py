@@ -6,9 +6,9 @@ import argparse
 import os
 import sys
 
-from coach.cli.acting import add_answers, is_confirmed, say
+from coach.cli.acting import add_answers, is_confirmed
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import print_line, printable
+from coach.cli.text import print_line, say
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import Verb
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     io = slurm_io(settings)
     action = plan_action(Verb.SHELL, (args.target,), settings, os.environ, io)
     if args.dry_run:
-        print_line(printable(action.commands[0]))
+        print_line(action.commands[0])
         return 0
     if not sys.stdin.isatty():
         raise UserError(f"{action.commands[0]}: a shell needs a terminal", "--dry-run prints the command")

@@ -8,9 +8,9 @@ import os
 from dataclasses import asdict
 
 from coach.analysis.measured.stack_groups import merge, report
-from coach.cli.acting import is_confirmed, say
+from coach.cli.acting import is_confirmed
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import print_json, print_line, printable
+from coach.cli.text import add_format, print_json, print_line, say
 from coach.config import Settings
 from coach.model.training.stacks import Stacks
 from coach.workflows.jobs.stacks import plan_stacks, take_stacks
@@ -26,12 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--yes", action="store_true", help="do not ask before entering a job that coach did not launch"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the exact command, do nothing")
-    parser.add_argument(
-        "--format",
-        choices=("text", "json"),
-        default="text",
-        help="json: one object on stdout (default: text)",
-    )
+    add_format(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -40,7 +35,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     io = slurm_io(settings)
     plan = plan_stacks(args.target, settings, os.environ, io, args.python)
     if args.dry_run:
-        print_line(printable(plan.command))
+        print_line(plan.command)
         return 0
     if plan.must_ask and not is_confirmed(plan.command, args.yes, plan.notes):
         say("no stacks were taken")
@@ -53,7 +48,7 @@ def print_stacks(stacks: Stacks, form: str) -> None:
     merged = merge(stacks)
     if form == "text":
         for row in report(stacks, merged):
-            print_line(" " * row.indent + printable(row.text))
+            print_line(" " * row.indent + row.text)
         return
     more = {
         "summary": merged.sentence,

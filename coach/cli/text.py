@@ -6,6 +6,7 @@ have their own renderers.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -15,7 +16,6 @@ from typing import Any, TextIO
 
 from coach.analysis.spelling.printable import cut, display_width
 from coach.analysis.spelling.printable import printable as printable
-from coach.cli.terminal_signs import ASCII_SIGNS
 
 UNKNOWN = "–"
 
@@ -45,7 +45,7 @@ def print_columns(headers: Sequence[str], columns: Sequence[Sequence[str | None]
         )
     ]
     for cells in zip(*ready, strict=True):
-        print_line(_GAP.join(cells).rstrip())
+        print(_GAP.join(cells).rstrip())
 
 
 def _padded(header: str, column: Sequence[str | None], align: str, *, is_last: bool) -> list[str]:
@@ -61,15 +61,20 @@ def _padded(header: str, column: Sequence[str | None], align: str, *, is_last: b
     return [padded[header], *(ready[cell] for cell in column)]
 
 
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses between text and JSON."""
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+
+
 def print_line(text: str, out: TextIO | None = None) -> None:
-    """Print a line, on standard output by default, even if its encoding lacks some of the characters."""
-    if text.isascii():
-        print(text, file=out)
-        return
-    stream = out or sys.stdout
-    encoding = stream.encoding or "utf-8"
-    errors = stream.errors if stream.errors == ASCII_SIGNS else "replace"
-    print(text.encode(encoding, errors).decode(encoding), file=out)
+    """Print one line, on standard output by default. Other people's text cannot end it or act on the
+    terminal."""
+    print(printable(text), file=out)
+
+
+def say(line: str) -> None:
+    """Print a note on standard error."""
+    print_line(f"coach: {line}", sys.stderr)
 
 
 def print_verbatim(text: str) -> None:
@@ -112,9 +117,7 @@ def print_bad_rows(num_bad_rows: int) -> None:
     """Report on stderr that rows are missing from the output."""
     if num_bad_rows:
         rows = "row" if num_bad_rows == 1 else "rows"
-        print(
-            f"coach: not shown: {num_bad_rows} {rows} of the answer that could not be read", file=sys.stderr
-        )
+        say(f"not shown: {num_bad_rows} {rows} of the answer that could not be read")
 
 
 def format_count(value: int | None) -> str | None:

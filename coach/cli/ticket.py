@@ -11,12 +11,11 @@ import json
 import os
 
 from coach.analysis.judging.ticket_markdown import ticket_markdown
-from coach.cli.acting import say
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
 from coach.cli.reading_io import slurm_io
 from coach.cli.saving import new_path_of, save_shown
 from coach.cli.shared_ticket import place_of, share_shown
-from coach.cli.text import print_line
+from coach.cli.text import say
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.workflows.backend import resolve_backend
@@ -62,7 +61,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if file is not None:
         return save_shown(file, text, lines, notes, is_known=args.yes)
     for line in lines:
-        print_line(line)
+        print(line)
     for note in notes:
         say(note)
     return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from coach.cli.cluster import add_options
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import UNKNOWN, print_line, print_table, printable
+from coach.cli.text import UNKNOWN, print_line, print_table
 from coach.config import Settings
 from coach.model.training.trace import Share, TraceReport
 from coach.sources.machine.user import user_name
@@ -40,20 +40,20 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _print_report(path: Path, report: TraceReport) -> None:
-    print_line(printable(str(path)))
+    print_line(str(path))
     device = report.device or ("a GPU" if report.is_gpu else "the CPU")
     rank = "" if report.rank is None else f", rank {report.rank} of {report.world_size or UNKNOWN}"
-    print_line(printable(f"  {_steps(report)} on {device}{rank}"))
+    print_line(f"  {_steps(report)} on {device}{rank}")
     for name, share, more in _of_window(report):
         print_line(f"  {share:6.1%}  {name}{f': {more}' if more else ''}")
     if report.gaps:
-        print_line("")
+        print()
         _print_shares("HOST OPERATOR WHILE NOTHING RAN", "OF IDLE", report.gaps)
-    print_line("")
+    print()
     title = "KERNEL" if report.is_gpu else "OPERATOR (SELF TIME)"
     _print_shares(title, "OF ALL", report.top)
     if report.copies:
-        print_line("")
+        print()
         print_table(
             ("COPY", "TIME", "CALLS", "BYTES", "RATE"),
             [
@@ -68,9 +68,9 @@ def _print_report(path: Path, report: TraceReport) -> None:
             ],
             "lrrrr",
         )
-    print_line("")
+    print()
     for text in report.remarks:
-        print_line(printable(f"→ {text}"))
+        print_line(f"→ {text}")
 
 
 def _steps(report: TraceReport) -> str:

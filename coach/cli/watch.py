@@ -15,7 +15,7 @@ from coach.analysis.judging.verdict_object import public_object
 from coach.analysis.judging.why_words import has_gone_wrong, why_lines, worst_severity
 from coach.analysis.spelling.printable import cut, printable
 from coach.cli.cluster import add_options
-from coach.cli.text import print_line
+from coach.cli.text import print_line, say
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     except KeyboardInterrupt:
         left = watch.num_left
         goes = "goes" if left == 1 else "go"
-        print(f"coach: stopped watching; {left} {goes} on as before", file=sys.stderr)
+        say(f"stopped watching; {left} {goes} on as before")
         return _INTERRUPTED
     if is_json:
         ended = teller.verdicts.values()
@@ -104,9 +104,4 @@ class _Teller:
 
 
 def _tell_problem(problem: str | None) -> None:
-    said = (
-        f"the queue does not answer, still waiting: {printable(problem)}"
-        if problem
-        else "the queue answers again"
-    )
-    print(f"coach: {said}", file=sys.stderr, flush=True)
+    say(f"the queue does not answer, still waiting: {problem}" if problem else "the queue answers again")

@@ -95,15 +95,15 @@ def _print(cohort: Cohort, now_s: float, long_s: float) -> None:
         ("USER", "RECIPE OR DRILL", "NEWEST", "STEP", "SAMPLES/S", "FINDING", "BEST", "JOB"), rows, "llllrlll"
     )
     if counts := counts_of(cohort):
-        print_line("")
+        print()
         told = [
             (each.thing, str(each.num_finished), str(each.num_active), str(each.num_failed))
             for each in counts
         ]
         print_table(("RECIPE OR DRILL", "FINISHED", "ACTIVE", "FAILED"), told, "lrrr")
-        print_line("")
+        print()
     for words in verdict_words(cohort, now_s, long_s):
-        print_line(printable(words))
+        print_line(words)
 
 
 def _row(person: Person, summary: Summary, now_s: float) -> tuple[str | None, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import Any
 
 from coach.cli.diagnosis_text import finding_lines
@@ -12,7 +11,7 @@ from coach.cli.launch import launch, refuse_second
 from coach.cli.launch_request import add_environment, add_share, add_ways, pairs, shared_place
 from coach.cli.reading_io import Io, slurm_io
 from coach.cli.teaching import drill_all
-from coach.cli.text import print_json, print_line, print_table, printable
+from coach.cli.text import print_json, print_line, print_table, say
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
@@ -92,8 +91,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     )
     status = launch(asked, args, settings)
     if not args.dry_run:
-        say = f"coach drill {args.drill} --answer CAUSE, one of {', '.join(drill.choices)}"
-        print(f"coach: what is wrong with it? {say}", file=sys.stderr)
+        choices = ", ".join(drill.choices)
+        say(f"what is wrong with it? coach drill {args.drill} --answer CAUSE, one of {choices}")
     return status
 
 
@@ -107,7 +106,7 @@ def _list(backend: str, format_: str, settings: Settings, io: Io) -> int:
             [(entry.recipe.name, entry.standing, entry.recipe.title) for entry in drills],
         )
     for problem in problems:
-        print(f"coach: {printable(problem.message)}", file=sys.stderr)
+        say(problem.message)
     return 2 if problems else 0
 
 
@@ -151,19 +150,19 @@ def judgement_lines(judgement: Judgement) -> list[str]:
     if judgement.planted is None and not judgement.spoiled:
         again = [choice.cause for choice in judgement.choices if choice.cause != said]
         return [
-            printable(f"{judgement.drill}: not {said}"),
-            *(printable(f"  {line}") for line in judgement.against),
-            printable(f"  try again: {', '.join(again)}; or --give-up"),
+            f"{judgement.drill}: not {said}",
+            *(f"  {line}" for line in judgement.against),
+            f"  try again: {', '.join(again)}; or --give-up",
         ]
     how = f"right: {said}" if said is not None else f"given up: it is {judgement.planted}"
     if judgement.spoiled:
         how = f"spoiled: {judgement.spoiled}" if said is not None else f"{how}, but {judgement.spoiled}"
-    lines = [printable(f"{judgement.drill}: {how}")]
+    lines = [f"{judgement.drill}: {how}"]
     for finding in judgement.findings:
         lines += finding_lines(finding, "    " if finding.consequence_of else "  ")
     if not judgement.findings and not judgement.spoiled:
         lines.append("  its run shows no sign of the fault yet")
     if judgement.planted is None:
         way = f"coach drill {judgement.drill} launches it again"
-        return [*lines, printable(f"  {said} is neither right nor wrong: {way}")]
-    return [*lines, "", *map(printable, judgement.lesson.splitlines())]
+        return [*lines, f"  {said} is neither right nor wrong: {way}"]
+    return [*lines, "", *judgement.lesson.splitlines()]

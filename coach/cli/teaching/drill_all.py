@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from coach.cli.acting import end_as_by_ctrl_c
-from coach.cli.text import print_json, print_line, print_table, printable
+from coach.cli.text import print_json, print_line, print_table, say
 from coach.config import Settings, Switch
 from coach.model.launching.launch import LaunchRequest
 from coach.sources.io import SystemIo
@@ -28,7 +27,7 @@ def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH, Switch.DRILLS)
     drills = choose([name.strip() for name in args.only.split(",")] if args.only is not None else ())
     end_as_by_ctrl_c()
-    launches = Launches(settings, os.environ, io, backend, _say)
+    launches = Launches(settings, os.environ, io, backend, say)
     results: list[DrillResult] = []
     is_stopped = False
     given = LaunchRequest("", backend, environment=args.env, python=args.python)
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo
     try:
         for result in run_drills(drills, given, launches, site, io):
             results.append(result)
-            _say(f"{len(results)} of {len(drills)}  {result.name}: {_standing(result)}")
+            say(f"{len(results)} of {len(drills)}  {result.name}: {_standing(result)}")
     except KeyboardInterrupt:
         is_stopped = True
     results.sort(key=lambda result: result.name)
@@ -79,7 +78,7 @@ def _print(results: Sequence[DrillResult]) -> None:
     )
     for result in results:
         for miss in result.misses:
-            print_line(printable(f"{result.name}: {miss}"))
+            print_line(f"{result.name}: {miss}")
     num_run = sum(result.skipped is None for result in results)
     num_met = sum(result.skipped is None and not result.misses for result in results)
     print_line(f"{num_met} of {num_run} passed, {len(results) - num_run} skipped")
@@ -97,7 +96,3 @@ def _cells(result: DrillResult) -> tuple[str | None, ...]:
         None if ratio is None else f"{ratio.value:.2f}{noise}",
         f"skipped: {result.skipped}" if result.skipped is not None else result.mended_by,
     )
-
-
-def _say(line: str) -> None:
-    print(f"coach: {printable(line)}", file=sys.stderr, flush=True)

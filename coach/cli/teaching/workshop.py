@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,13 +13,14 @@ from coach.analysis.teaching.workshop_capacity import fit
 from coach.cli.acting import end_as_by_ctrl_c
 from coach.cli.reading_io import slurm_io
 from coach.cli.text import (
+    add_format,
     format_duration,
     format_time,
     print_json,
     print_line,
     print_table,
     print_verbatim,
-    printable,
+    say,
 )
 from coach.config import BACKENDS, Settings
 from coach.launch.spelling import parse_time
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="15:00",
         help="cancel a run that has waited this long in the queue, and count it as failed (default: 15:00)",
     )
-    check.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+    add_format(check)
     verbs.add_parser("example", help="print a plan to begin with")
 
 
@@ -60,13 +60,13 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     plan = read_workshop_plan(expand_home(args.plan).absolute(), args.backend, settings)
     end_as_by_ctrl_c()
     io = slurm_io(settings)
-    rehearsal = Rehearsal(plan, settings, os.environ, io, _say, max_queued_s)
+    rehearsal = Rehearsal(plan, settings, os.environ, io, say, max_queued_s)
     tried: list[Rehearsed] = []
     try:
         for item in plan.items:
             tried.append(rehearsal.try_one(item))
     except KeyboardInterrupt:
-        _say(f"interrupted: {len(tried)} of {len(plan.items)} recipes were tried")
+        say(f"interrupted: {len(tried)} of {len(plan.items)} recipes were tried")
         if args.format == "text" and tried:
             _print_tried(tried)
         return 130
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     else:
         _print_tried(tried)
         for line in ("", *fit_lines(day)):
-            print_line(printable(line))
+            print_line(line)
     return int(not all(each.is_well for each in tried))
 
 
@@ -85,7 +85,7 @@ def _print_tried(tried: Sequence[Rehearsed]) -> None:
     print_table(headers, [_cells(each) for each in tried], "llrlrlrrl")
     for each in tried:
         for line in _remarks(each):
-            print_line(printable(line))
+            print_line(line)
 
 
 def _cells(each: Rehearsed) -> tuple[str | None, ...]:
@@ -194,7 +194,3 @@ def _fit_as_json(day: Fit) -> dict[str, Any]:
         ],
         "recipes": [{**asdict(share), "total_s": share.total_s} for share in day.shares],
     }
-
-
-def _say(line: str) -> None:
-    print(f"coach: {printable(line)}", file=sys.stderr)
