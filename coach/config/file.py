@@ -6,7 +6,6 @@ first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,20 +16,26 @@ from coach.analysis.spelling.environment import expanded, read_environment
 from coach.config.keys import (
     KEYS,
     SITE_ONLY_TABLES,
+    TEXT,
     Key,
-    check_of,
-    checked,
     is_lockable,
-    text,
+    kind_of,
     unknown_key,
 )
-from coach.config.lines import KeyPath, key_lines, line_of
-from coach.model import toml_text
 from coach.model.errors import UserError
 from coach.model.launching.site import Advice, Lock
+from coach.model.toml_schema import TABLE, Schema, TomlFile, fulfilling
+from coach.model.toml_schema import Key as SchemaKey
 from coach.trusted import read_text
 
-_SYNTAX_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
+_ADVICE: Schema = {
+    "text": SchemaKey(
+        fulfilling(TEXT, bool, 'text, for example "ask the help desk"'),
+        "What the site adds to a finding.",
+        is_needed=True,
+    ),
+    "url": SchemaKey(TEXT, "Where to read more."),
+}
 
 
 class FileKind(Enum):
@@ -41,7 +46,7 @@ class FileKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Setting:
     """One value and its origin: `FILE:LINE` or an environment variable."""
 
     value: Any
@@ -54,7 +59,7 @@ class ConfigFile:
     """The values and errors of one file."""
 
     path: Path
-    values: dict[str, Said] = field(default_factory=dict)
+    values: dict[str, Setting] = field(default_factory=dict)
     """Dotted key → value. Each environment and each advice is a single value: `environments.NAME`,
     `advice.CODE`."""
     locks: dict[str, Lock] = field(default_factory=dict)
@@ -83,32 +88,19 @@ def absolute(text: str, place: str) -> Path:
         raise UserError(f"{place} = {text!r}: {text.split('/')[0]} is no user's home here") from None
 
 
-def parse_toml(path: Path, said: str) -> dict[str, Any]:
-    """The file as nested tables. Raises UserError with the line if it is not TOML."""
-    try:
-        return toml_text.parse_toml(said)
-    except ValueError as error:  # also for an integer of 5,000 digits, which raises no TOMLDecodeError
-        words = str(error)
-        place = _SYNTAX_PLACE.search(words)
-        where = f"{path}:{place[1] if place else len(said.splitlines())}"
-        raise UserError(f"{where}: not valid TOML: {_SYNTAX_PLACE.sub('', words)}") from None
-    except RecursionError:
-        raise UserError(f"{path}: not valid TOML: nested too deeply") from None
-
-
-def read_file(path: Path, said: str, kind: FileKind, env: Mapping[str, str]) -> ConfigFile:
+def read_file(path: Path, text: str, kind: FileKind, env: Mapping[str, str]) -> ConfigFile:
     """Read a file's text. `env` holds the variables for its paths."""
     try:
-        table = parse_toml(path, said)
+        file = TomlFile(path, text)
     except UserError as problem:
         return ConfigFile(path, problems=[problem])
-    return _Reader(path, said, kind, env).read(table)
+    return _Reader(file, kind, env).read(file.table)
 
 
 class _Reader:
-    def __init__(self, path: Path, said: str, kind: FileKind, env: Mapping[str, str]) -> None:
-        self._file = ConfigFile(path)
-        self._lines = key_lines(said)
+    def __init__(self, toml: TomlFile, kind: FileKind, env: Mapping[str, str]) -> None:
+        self._file = ConfigFile(toml.path)
+        self._toml = toml
         self._is_site = kind is FileKind.SITE
         self._env = env
 
@@ -137,33 +129,33 @@ class _Reader:
             if (table, name) != ("launch", "sbatch"):
                 self._key((table, name), value)
             elif self._is_table(value, table, name):
-                for option, said in value.items():
-                    self._key((table, name, option), said)
+                for option, each in value.items():
+                    self._key((table, name, option), each)
 
-    def _key(self, path: KeyPath, value: Any) -> None:
+    def _key(self, path: tuple[str, ...], value: Any) -> None:
         name, place = ".".join(path), self._place(*path)
         key = KEYS.get(name)
-        check = check_of(name)
-        if check is None:
+        kind = kind_of(name)
+        if kind is None:
             self._file.problems.append(unknown_key(name, place, self._is_site))
         elif key is not None and key.is_site_only and not self._is_site:
             self._refuse_site_only(*path)
         else:
             try:
-                said = checked(name, check, value, place)
-                self._file.values[name] = Said(said, place, self._is_site)
+                found = self._toml.check(name, kind, value)
+                self._file.values[name] = Setting(found, place, self._is_site)
                 if key is not None and key.is_path:
-                    self._place_paths(key, said, place)
+                    self._place_paths(key, found, place)
             except UserError as problem:
                 self._file.problems.append(problem)
 
-    def _place_paths(self, key: Key, said: Any, place: str) -> None:
+    def _place_paths(self, key: Key, value: Any, place: str) -> None:
         """Replace variables in paths. In the site's file a variable may be unset here: that path is ignored,
         without an error."""
-        if said == ():
+        if value == ():
             return  # an empty list stands: it takes the place of the site's
         kept, unset = [], []
-        for one in said if isinstance(said, tuple) else (said,):
+        for one in value if isinstance(value, tuple) else (value,):
             try:
                 kept.append(
                     absolute(expanded(one, self._env, f"{place}: {key.name}"), f"{place}: {key.name}")
@@ -173,8 +165,8 @@ class _Reader:
                     self._file.problems.append(UserError(str(problem)))
                 unset.append(f"{problem}; it is ignored")
         if kept:  # other paths of the list remain, as alternatives
-            self._file.values[key.name] = Said(
-                tuple(kept) if isinstance(said, tuple) else kept[0], place, self._is_site
+            self._file.values[key.name] = Setting(
+                tuple(kept) if isinstance(value, tuple) else kept[0], place, self._is_site
             )
         else:
             del self._file.values[key.name]
@@ -198,7 +190,7 @@ class _Reader:
 
             environment, problems = read_environment(name, value, place_of)
             self._file.problems += problems
-            self._file.values[f"environments.{name}"] = Said(
+            self._file.values[f"environments.{name}"] = Setting(
                 environment, self._place("environments", name), self._is_site
             )
 
@@ -206,39 +198,19 @@ class _Reader:
         for code, value in table.items():
             if not self._is_table(value, "advice", code):
                 continue
-            said: dict[str, str] = {}
-            for name, words in value.items():
-                place, key = self._place("advice", code, name), f"advice.{code}.{name}"
-                if name not in ("text", "url"):
-                    self._file.problems.append(
-                        UserError(
-                            f"{place}: unknown key {key}",
-                            f"known keys: advice.{code}.text, advice.{code}.url",
-                        )
-                    )
-                    continue
-                try:
-                    said[name] = checked(key, text, words, place)
-                except UserError as problem:
-                    self._file.problems.append(problem)
-            place = self._place("advice", code)
-            if "text" in said:
-                self._file.values[f"advice.{code}"] = Said(
-                    Advice(said["text"], said.get("url")), place, is_site=True
-                )
-            elif "text" not in value:
-                self._file.problems.append(
-                    UserError(
-                        f"{place}: advice.{code}: text is missing", 'for example text = "ask the help desk"'
-                    )
-                )
+            where = f"advice.{code}"
+            words, problems = self._toml.read(where, value, _ADVICE)
+            self._file.problems += problems
+            if "text" in words:
+                advice = Advice(words["text"], words.get("url"))
+                self._file.values[where] = Setting(advice, self._toml.at(where), is_site=True)
 
     def _locked(self, table: Mapping[str, Any]) -> None:
         for path, reason in _leaves(table):
             name = ".".join(path)
             place = self._place("locked", *path)
             try:
-                words = checked(f"locked.{name}", text, reason, place)
+                words = self._toml.check(f"locked.{name}", TEXT, reason)
             except UserError as problem:
                 problem.hint = 'the reason, for people: "launch.partition" = "the workshop has this one"'
                 self._file.problems.append(problem)
@@ -249,13 +221,12 @@ class _Reader:
                 self._file.locks[name] = Lock(words, place)
 
     def _is_table(self, value: Any, *path: str) -> bool:
-        if isinstance(value, dict):
-            return True
-        name = ".".join(path)
-        self._file.problems.append(
-            UserError(f"{self._place(*path)}: {name} = {toml_text.quoted(value)}: expected a table")
-        )
-        return False
+        try:
+            self._toml.check(".".join(path), TABLE, value)
+        except UserError as problem:
+            self._file.problems.append(problem)
+            return False
+        return True
 
     def _refuse_site_only(self, *path: str) -> None:
         problem = UserError(
@@ -265,11 +236,10 @@ class _Reader:
         self._file.problems.append(problem)
 
     def _place(self, *path: str) -> str:
-        line = line_of(self._lines, path)
-        return str(self._file.path) if line is None else f"{self._file.path}:{line}"
+        return self._toml.at(".".join(path))
 
 
-def _leaves(table: Mapping[str, Any], around: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+def _leaves(table: Mapping[str, Any], around: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Values with their paths: `launch.partition = "…"` and `"launch.partition" = "…"` mean the same key."""
     for name, value in table.items():
         if isinstance(value, dict):

@@ -9,18 +9,28 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from string import ascii_lowercase
 from typing import Any
 
 from coach.analysis.spelling.environment import spelt_environment
-from coach.analysis.spelling.slurm import parse_mem_mib, parse_time
+from coach.analysis.spelling.slurm import format_time, parse_mem_mib, parse_time
 from coach.config.settings import BACKENDS, NOTICE_WAYS, THEMES, LaunchDefaults
 from coach.model.errors import UserError
 from coach.model.launching.launch import GPU_REQUESTS, NOWHERE
 from coach.model.launching.site import Switch
-from coach.model.toml_text import quoted
+from coach.model.toml_schema import (
+    FLAG,
+    NUMBER,
+    Kind,
+    WrongValueError,
+    fulfilling,
+    list_of,
+    one_of,
+    spelt,
+    whole,
+)
 
 MIN_JOBS_INTERVAL_S = 2.0
 MIN_NODES_INTERVAL_S = 5.0
@@ -33,33 +43,9 @@ MAX_SLURM_TIMEOUT_S = 600.0
 MAX_IDLE_MINUTES = 7 * 24 * 60.0
 
 
-class WrongValueError(Exception):
-    """A key cannot have this value. The message says what is wrong, or what would be right."""
-
-    def __init__(self, words: str, hint: str | None = None) -> None:
-        super().__init__(words)
-        self.words = words
-        self.hint = hint
-
-
 def variable_of(name: str) -> str:
     """The environment variable that belongs to the name of a key."""
     return f"COACH_{name.upper().replace('.', '_')}"
-
-
-Check = Callable[[Any], Any]
-"""TOML value → value in the settings. Raises WrongValueError."""
-
-
-@dataclass(frozen=True, slots=True)
-class WordedCheck:
-    """A check that depends on limits, with the valid values in words."""
-
-    check: Check
-    takes: str
-
-    def __call__(self, value: Any) -> Any:
-        return self.check(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +53,12 @@ class Key:
     """One key of the config. `name` is dotted."""
 
     name: str
-    check: Check
+    kind: Kind
     says: str
     """The effect of the key, in one sentence."""
+    field: str = ""
+    """The field of Settings that holds its value; `launch.mem` is the field `mem` of `launch`. Empty: the value
+    is one entry of a field."""
     is_site_only: bool = False
     is_path: bool = False
     """True if the value is a path, or a list of paths, in which `~` and variables are replaced."""
@@ -84,11 +73,10 @@ class Key:
     @property
     def takes(self) -> str:
         """Type, limits and unit of the value, in words."""
-        return takes_of(self.check)
+        return self.kind.takes
 
 
-def text(value: Any) -> str:
-    """A non-empty string on one line."""
+def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise WrongValueError("expected a string")
     if not value:
@@ -98,70 +86,16 @@ def text(value: Any) -> str:
     return value
 
 
-def flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise WrongValueError("expected true or false")
-    return value
-
-
-def number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise WrongValueError("expected a number")
+def _number(value: Any) -> float:
     try:
-        return float(value)
+        return float(NUMBER(value))
     except OverflowError:
         raise WrongValueError("expected a number of less than 309 digits") from None
 
 
-def whole(least: int) -> Check:
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise WrongValueError("expected a whole number")
-        if value < least:
-            raise WrongValueError(f"expected a whole number, at least {least}")
-        return value
-
-    return WordedCheck(check, f"a whole number, at least {least}")
-
-
-def one_of(choices: tuple[str, ...]) -> Check:
-    def check(value: Any) -> str:
-        if value not in choices:
-            raise WrongValueError(f"expected one of {', '.join(choices)}")
-        return str(value)
-
-    return WordedCheck(check, f"one of {', '.join(choices)}")
-
-
-def seconds(least: float) -> Check:
-    def check(value: Any) -> float:
-        interval_s = number(value)
-        if not least <= interval_s < math.inf:
-            raise WrongValueError(f"at least {least:g} s, to spare the controller")
-        return interval_s
-
-    return WordedCheck(check, f"seconds, at least {least:g}")
-
-
-def patience(value: Any) -> float:
-    """The longest time that an answer may take, in seconds."""
-    limit_s = number(value)
-    if not MIN_SLURM_TIMEOUT_S <= limit_s <= MAX_SLURM_TIMEOUT_S:
-        raise WrongValueError(f"expected seconds, from {MIN_SLURM_TIMEOUT_S:g} to {MAX_SLURM_TIMEOUT_S:g}")
-    return limit_s
-
-
-def minutes(value: Any) -> float:
-    count = number(value)
-    if not 1 <= count <= MAX_IDLE_MINUTES:
-        raise WrongValueError(f"expected minutes, from 1 to {MAX_IDLE_MINUTES:g} (a week)")
-    return count
-
-
-def command(value: Any) -> tuple[str, ...]:
-    """A program and its arguments, split as a shell would; no shell runs it."""
+def _command(value: Any) -> tuple[str, ...]:
     try:
-        words = shlex.split(text(value))
+        words = shlex.split(_text(value))
     except ValueError as problem:
         raise WrongValueError(f"not a command: {str(problem).lower()}") from None
     if not words or not words[0]:
@@ -169,82 +103,24 @@ def command(value: Any) -> tuple[str, ...]:
     return tuple(words)
 
 
-def path(value: Any) -> str:
-    """An absolute path; `~` and variables are replaced later."""
-    said = text(value)
-    if not said.startswith(("/", "~", "$")):
-        raise WrongValueError("expected a path from the root: /…, ~/… or $VARIABLE/…")
-    return said
-
-
-def _shared(value: Any) -> str:
-    """A directory for shared summaries, or `none`."""
-    if text(value) != NOWHERE and not value.startswith("/"):
-        raise WrongValueError(f"expected a path from the root, or {NOWHERE}")
-    return str(value)
-
-
-def press(value: Any) -> str:
-    """A key to press, as a character or a name."""
-    said = text(value)
-    if len(said) == 1 and said in "123456789":
+def _press(value: Any) -> str:
+    key = _text(value)
+    if len(key) == 1 and key in "123456789":
         raise WrongValueError("the digits launch recipes", "another character")
-    is_character = len(said) == 1 and not said.isspace()
-    ctrl, _, letter = said.partition("+")
+    is_character = len(key) == 1 and not key.isspace()
+    ctrl, _, letter = key.partition("+")
     is_ctrl = ctrl == "ctrl" and len(letter) == 1 and letter in ascii_lowercase and letter not in _NO_CTRL
-    if not is_character and not is_ctrl and said not in NAMED_PRESSES:
+    if not is_character and not is_ctrl and key not in NAMED_PRESSES:
         raise WrongValueError(
             "no terminal sends this key",
             'a character ("X", "+"), space, enter, tab, backspace, delete, insert, f1 to f12, or ctrl+ and a '
             "letter other than c h i j m z",
         )
-    return said
+    return key
 
 
 def _fixed(value: Any) -> str:
     raise WrongValueError("this key leaves or answers a question, and cannot be changed")
-
-
-def list_of(check: Check) -> Check:
-    def check_all(values: Any) -> tuple[Any, ...]:
-        if not isinstance(values, list):
-            raise WrongValueError("expected a list")
-        return tuple(check(value) for value in values)
-
-    return WordedCheck(check_all, f"a list; each: {takes_of(check)}")
-
-
-def some_of(check: Check) -> Check:
-    def check_all(values: Any) -> tuple[Any, ...]:
-        kept: tuple[Any, ...] = list_of(check)(values)
-        if not kept:
-            raise WrongValueError("expected at least one")
-        return kept
-
-    return WordedCheck(check_all, f"a list of at least one; each: {takes_of(check)}")
-
-
-def codes(value: Any) -> frozenset[str]:
-    return frozenset(list_of(text)(value))
-
-
-def _time(value: Any) -> str:
-    parse_time(text(value), "")
-    return str(value)
-
-
-def _seconds_of_time(value: Any) -> int:
-    return parse_time(text(value), "")
-
-
-def _mem(value: Any) -> str:
-    parse_mem_mib(text(value), "")
-    return str(value)
-
-
-def _environment(value: Any) -> str:
-    spelt_environment(text(value))
-    return str(value)
 
 
 def _option(value: Any) -> str:
@@ -254,29 +130,56 @@ def _option(value: Any) -> str:
     return str(value)
 
 
-def takes_of(check: Check) -> str:
-    """The valid values of a check, in words."""
-    return check.takes if isinstance(check, WordedCheck) else _TAKES[check]
+def seconds(least: float) -> Kind:
+    def read(value: Any) -> float:
+        interval_s = _number(value)
+        if not least <= interval_s < math.inf:
+            raise WrongValueError(f"at least {least:g} s, to spare the controller")
+        return interval_s
+
+    return Kind(f"seconds, at least {least:g}", read, lambda interval_s: interval_s or None)
 
 
-_TAKES: Mapping[Check, str] = {
-    text: "text",
-    flag: "true or false",
-    number: "a number",
-    patience: f"seconds, from {MIN_SLURM_TIMEOUT_S:g} to {MAX_SLURM_TIMEOUT_S:g}",
-    minutes: f"minutes, from 1 to {MAX_IDLE_MINUTES:g} (a week)",
-    command: "a program and its arguments, in a shell's quoting; no shell runs it",
-    path: "a path from the root: /…, ~/… or $VARIABLE/…",
-    press: "a character, or the name of a key: f5, ctrl+x, space, enter …",
-    codes: "a list of codes",
-    _shared: f"a path from the root, or {NOWHERE}",
-    _fixed: "nothing: this key cannot be changed",
-    _time: "a time in Slurm's spelling: 30:00, 1-00:00:00",
-    _seconds_of_time: "a time in Slurm's spelling: 30:00, 1-00:00:00",
-    _mem: "memory in Slurm's spelling: 16G",
-    _environment: "a name from [environments], or KIND=VALUE",
-    _option: "text, a number, true or false",
-}
+TEXT = Kind("text", _text)
+THRESHOLD = Kind("a number", _number)
+COMMAND = Kind(
+    "a program and its arguments, in a shell's quoting; no shell runs it",
+    _command,
+    lambda words: shlex.join(words) or None,
+)
+PATH = fulfilling(
+    TEXT, lambda path: path.startswith(("/", "~", "$")), "a path from the root: /…, ~/… or $VARIABLE/…"
+)
+TIMEOUT = fulfilling(
+    THRESHOLD,
+    lambda limit_s: MIN_SLURM_TIMEOUT_S <= limit_s <= MAX_SLURM_TIMEOUT_S,
+    f"seconds, from {MIN_SLURM_TIMEOUT_S:g} to {MAX_SLURM_TIMEOUT_S:g}",
+)
+MINUTES = fulfilling(
+    THRESHOLD,
+    lambda count: 1 <= count <= MAX_IDLE_MINUTES,
+    f"minutes, from 1 to {MAX_IDLE_MINUTES:g} (a week)",
+)
+PRESS = Kind("a character, or the name of a key: f5, ctrl+x, space, enter …", _press)
+_CODES = Kind("a list of codes", lambda value: frozenset(list_of(TEXT)(value)))
+_SHARED = fulfilling(
+    TEXT, lambda place: place == NOWHERE or place.startswith("/"), f"a path from the root, or {NOWHERE}"
+)
+OPTION = Kind("text, a number, true or false", _option)
+FIXED = Kind("nothing: this key cannot be changed", _fixed)
+_TIME_LIMIT_S = replace(
+    spelt("a time in Slurm's spelling: 30:00, 1-00:00:00", parse_time, TEXT), write=format_time
+)
+
+
+def _as_written(kind: Kind) -> Kind:
+    """The values of a kind, kept as they are written."""
+
+    def read(value: Any) -> str:
+        kind(value)
+        return str(value)
+
+    return Kind(kind.takes, read)
 
 
 def _from_flag(said: str) -> Any:
@@ -302,21 +205,24 @@ _LAUNCH_NAMES = {
 }
 """Fields of LaunchDefaults that have their option's name in the config."""
 
-_LAUNCH_CHECKS: Mapping[str, tuple[Check, Callable[[str], Any] | None]] = {
+_LAUNCH_KINDS: Mapping[str, tuple[Kind, Callable[[str], Any] | None]] = {
     "backend": (one_of(BACKENDS), str),
     "num_nodes": (whole(1), _from_number),
     "gpus_per_node": (whole(0), _from_number),
     "nproc_per_node": (whole(1), _from_number),
     "cpus_per_task": (whole(1), _from_number),
     "cpus_per_gpu": (whole(1), _from_number),
-    "time": (_time, str),
-    "mem": (_mem, str),
+    "time": (_as_written(_TIME_LIMIT_S), str),
+    "mem": (_as_written(spelt("memory in Slurm's spelling: 16G", parse_mem_mib, TEXT)), str),
     "gpu_request": (one_of(GPU_REQUESTS), str),
-    "environment": (_environment, str),
-    "setup": (list_of(text), None),
-    "has_gpm": (flag, _from_flag),
-    "has_comment": (flag, _from_flag),
-    "share": (_shared, str),
+    "environment": (
+        _as_written(spelt("a name from [environments], or KIND=VALUE", spelt_environment, TEXT)),
+        str,
+    ),
+    "setup": (list_of(TEXT), None),
+    "has_gpm": (FLAG, _from_flag),
+    "has_comment": (FLAG, _from_flag),
+    "share": (_SHARED, str),
 }
 
 LAUNCH_KEYS = ("6", "7", "8", "9")
@@ -392,179 +298,212 @@ _SWITCH_SAYS: Mapping[Switch, str] = {
 
 
 def _launch_key(name: str, field: str) -> Key:
-    check, from_text = _LAUNCH_CHECKS.get(field, (text, str))
-    return Key(name, check, _LAUNCH_SAYS[field], from_text=from_text)
+    kind, from_text = _LAUNCH_KINDS.get(field, (TEXT, str))
+    return Key(name, kind, _LAUNCH_SAYS[field], f"launch.{field}", from_text=from_text)
 
 
-KEYS: Mapping[str, Key] = {
-    key.name: key
-    for key in (
-        Key("runs_root", path, "The folder in which run directories are made.", is_path=True, from_text=str),
-        Key(
-            "runs_roots",
-            some_of(path),
-            "Folders for run directories: coach uses the first writable one.",
-            is_path=True,
-            is_site_only=True,
-        ),
-        Key(
-            "cache_dir",
-            path,
-            "The folder of coach's caches and of generated data sets.",
-            is_path=True,
-            from_text=str,
-        ),
-        Key(
-            "data_dir",
-            path,
-            "The folder that holds real data sets, for example cifar-10-batches-py.",
-            is_path=True,
-            from_text=str,
-        ),
-        Key(
-            "scratch_cache_dir",
-            path,
-            "The folder for the caches of torch, Triton and Hugging Face, off home.",
-            is_path=True,
-            from_text=str,
-        ),
-        Key(
-            "recipes",
-            list_of(path),
-            "Recipes of your own: files, folders with one, or folders of such folders.",
-            is_path=True,
-        ),
-        *(Key(f"keys.{digit}", text, f"The recipe that the key {digit} launches.") for digit in LAUNCH_KEYS),
-        *(Key(f"keys.{key_id}", press, "The key of this action on the screens.") for key_id in SCREEN_KEYS),
-        *(Key(f"keys.{key_id}", _fixed, "It stays as it is.") for key_id in FIXED_SCREEN_KEYS),
-        Key(
-            "readonly",
-            flag,
-            "Refuse launches, changes of jobs, steps inside jobs, downloads and removals.",
-            from_text=_from_flag,
-        ),
-        *(_launch_key(name, field) for name, field in LAUNCH_FIELDS.items()),
-        Key(
-            "poll.jobs_interval_s",
-            seconds(MIN_JOBS_INTERVAL_S),
-            "Time between two queries of the queue; coach lengthens it while the controller is slow.",
-            from_text=_from_number,
-        ),
-        Key(
-            "poll.nodes_interval_s",
-            seconds(MIN_NODES_INTERVAL_S),
-            "Time between two queries of nodes, partitions and all users' jobs; at least 60 on Slurm.",
-            from_text=_from_number,
-        ),
-        Key(
-            "poll.idle_minutes",
-            minutes,
-            "After this time without a key press the screens stop polling until the next one.",
-            from_text=_from_number,
-        ),
-        Key(
-            "poll.min_jobs_interval_s",
-            seconds(MIN_JOBS_INTERVAL_S),
-            "The minimum for every user's poll.jobs_interval_s.",
-            is_site_only=True,
-        ),
-        Key(
-            "poll.min_nodes_interval_s",
-            seconds(MIN_NODES_INTERVAL_S),
-            "The minimum for every user's poll.nodes_interval_s.",
-            is_site_only=True,
-        ),
-        Key("slurm.timeout_s", patience, "Timeout of an answer of Slurm.", from_text=_from_number),
-        Key(
-            "slurm.sbatch_timeout_s",
-            patience,
-            "Timeout of sbatch, which includes a site's plugins and wrapper.",
-            from_text=_from_number,
-        ),
-        Key("theme", one_of(THEMES), "The colours of the screens.", from_text=str),
-        Key("ascii", flag, "Show ASCII alone on the screens.", from_text=_from_flag),
-        Key(
-            "notify.ways",
-            list_of(one_of(NOTICE_WAYS)),
-            "How the screens report that a job starts, ends or gets a finding.",
-        ),
-        Key("notify.command", command, "The program that is run for each such notice."),
-        Key(
-            "telemetry.ssh",
-            flag,
-            "Allow `coach attach` to reach a job's nodes by ssh if no step can run beside the job's own.",
-            from_text=_from_flag,
-        ),
-        Key(
-            "idle_gpus.command",
-            command,
-            "The program that is run once when all GPUs of a job of yours are idle.",
-        ),
-        Key("idle_gpus.minutes", minutes, "The idle time after which it runs.", from_text=_from_number),
-        Key(
-            "cohort.roster",
-            path,
-            "A file with the user names of a course, one a line.",
-            is_path=True,
-            from_text=str,
-        ),
-        Key("cohort.group", text, "The Unix group whose members are the course.", from_text=str),
-        Key("rules.mute", codes, "Rules that never fire."),
-        Key(
-            "rules.files",
-            list_of(path),
-            "Files of wordings and thresholds beside those of the project.",
-            is_path=True,
-        ),
-        Key("limits.max_gpus", whole(0), "GPUs of one launch, all nodes together.", is_site_only=True),
-        Key("limits.max_time", _seconds_of_time, "The time limit of one launch.", is_site_only=True),
-        Key(
-            "limits.max_running",
-            whole(1),
-            "Runs of one user that may wait or run at once. Runs that follow each other count as one.",
-            is_site_only=True,
-        ),
-        *(Key(switch.key, flag, _SWITCH_SAYS[switch], is_site_only=True) for switch in Switch),
-    )
-}
+_KEYS = (
+    Key(
+        "runs_root",
+        PATH,
+        "The folder in which run directories are made.",
+        "runs_root",
+        is_path=True,
+        from_text=str,
+    ),
+    Key(
+        "runs_roots",
+        fulfilling(list_of(PATH), bool, f"a list of at least one; each: {PATH.takes}"),
+        "Folders for run directories: coach uses the first writable one.",
+        is_path=True,
+        is_site_only=True,
+    ),
+    Key(
+        "cache_dir",
+        PATH,
+        "The folder of coach's caches and of generated data sets.",
+        "cache_dir",
+        is_path=True,
+        from_text=str,
+    ),
+    Key(
+        "data_dir",
+        PATH,
+        "The folder that holds real data sets, for example cifar-10-batches-py.",
+        "data_dir",
+        is_path=True,
+        from_text=str,
+    ),
+    Key(
+        "scratch_cache_dir",
+        PATH,
+        "The folder for the caches of torch, Triton and Hugging Face, off home.",
+        "scratch_cache_dir",
+        is_path=True,
+        from_text=str,
+    ),
+    Key(
+        "recipes",
+        list_of(PATH),
+        "Recipes of your own: files, folders with one, or folders of such folders.",
+        "recipe_paths",
+        is_path=True,
+    ),
+    *(Key(f"keys.{digit}", TEXT, f"The recipe that the key {digit} launches.") for digit in LAUNCH_KEYS),
+    *(Key(f"keys.{key_id}", PRESS, "The key of this action on the screens.") for key_id in SCREEN_KEYS),
+    *(Key(f"keys.{key_id}", FIXED, "It stays as it is.") for key_id in FIXED_SCREEN_KEYS),
+    Key(
+        "readonly",
+        FLAG,
+        "Refuse launches, changes of jobs, steps inside jobs, downloads and removals.",
+        "is_readonly",
+        from_text=_from_flag,
+    ),
+    *(_launch_key(name, field) for name, field in LAUNCH_FIELDS.items()),
+    Key(
+        "poll.jobs_interval_s",
+        seconds(MIN_JOBS_INTERVAL_S),
+        "Time between two queries of the queue; coach lengthens it while the controller is slow.",
+        "jobs_interval_s",
+        from_text=_from_number,
+    ),
+    Key(
+        "poll.nodes_interval_s",
+        seconds(MIN_NODES_INTERVAL_S),
+        "Time between two queries of nodes, partitions and all users' jobs; at least 60 on Slurm.",
+        "nodes_interval_s",
+        from_text=_from_number,
+    ),
+    Key(
+        "poll.idle_minutes",
+        MINUTES,
+        "After this time without a key press the screens stop polling until the next one.",
+        "idle_minutes",
+        from_text=_from_number,
+    ),
+    Key(
+        "poll.min_jobs_interval_s",
+        seconds(MIN_JOBS_INTERVAL_S),
+        "The minimum for every user's poll.jobs_interval_s.",
+        "least_jobs_interval_s",
+        is_site_only=True,
+    ),
+    Key(
+        "poll.min_nodes_interval_s",
+        seconds(MIN_NODES_INTERVAL_S),
+        "The minimum for every user's poll.nodes_interval_s.",
+        "least_nodes_interval_s",
+        is_site_only=True,
+    ),
+    Key(
+        "slurm.timeout_s",
+        TIMEOUT,
+        "Timeout of an answer of Slurm.",
+        "slurm_timeout_s",
+        from_text=_from_number,
+    ),
+    Key(
+        "slurm.sbatch_timeout_s",
+        TIMEOUT,
+        "Timeout of sbatch, which includes a site's plugins and wrapper.",
+        "sbatch_timeout_s",
+        from_text=_from_number,
+    ),
+    Key("theme", one_of(THEMES), "The colours of the screens.", "theme", from_text=str),
+    Key("ascii", FLAG, "Show ASCII alone on the screens.", "is_ascii", from_text=_from_flag),
+    Key(
+        "notify.ways",
+        list_of(one_of(NOTICE_WAYS)),
+        "How the screens report that a job starts, ends or gets a finding.",
+        "notices.ways",
+    ),
+    Key("notify.command", COMMAND, "The program that is run for each such notice.", "notices.command"),
+    Key(
+        "telemetry.ssh",
+        FLAG,
+        "Allow `coach attach` to reach a job's nodes by ssh if no step can run beside the job's own.",
+        "is_ssh_allowed",
+        from_text=_from_flag,
+    ),
+    Key(
+        "idle_gpus.command",
+        COMMAND,
+        "The program that is run once when all GPUs of a job of yours are idle.",
+        "idle_command",
+    ),
+    Key(
+        "idle_gpus.minutes",
+        MINUTES,
+        "The idle time after which it runs.",
+        "idle_minutes_of_command",
+        from_text=_from_number,
+    ),
+    Key(
+        "cohort.roster",
+        PATH,
+        "A file with the user names of a course, one a line.",
+        "roster",
+        is_path=True,
+        from_text=str,
+    ),
+    Key("cohort.group", TEXT, "The Unix group whose members are the course.", "cohort_group", from_text=str),
+    Key("rules.mute", _CODES, "Rules that never fire.", "muted_rules"),
+    Key(
+        "rules.files",
+        list_of(PATH),
+        "Files of wordings and thresholds beside those of the project.",
+        "rule_files",
+        is_path=True,
+    ),
+    Key(
+        "limits.max_gpus",
+        whole(0),
+        "GPUs of one launch, all nodes together.",
+        "limits.max_gpus",
+        is_site_only=True,
+    ),
+    Key(
+        "limits.max_time",
+        _TIME_LIMIT_S,
+        "The time limit of one launch.",
+        "limits.max_time_s",
+        is_site_only=True,
+    ),
+    Key(
+        "limits.max_running",
+        whole(1),
+        "Runs of one user that may wait or run at once. Runs that follow each other count as one.",
+        "limits.max_running",
+        is_site_only=True,
+    ),
+    *(Key(switch.key, FLAG, _SWITCH_SAYS[switch], is_site_only=True) for switch in Switch),
+)
+KEYS: Mapping[str, Key] = {key.name: key for key in _KEYS}
 
 OPEN_TABLES = ("launch.sbatch", "rules", "environments", "advice", "locked")
 """Tables in which a person chooses the keys."""
 SITE_ONLY_TABLES = ("advice", "limits", "locked", "switches")
 
 
-def check_of(name: str) -> Check | None:
-    """The check for a value of this key; None if the key does not exist. Environments and advice are tables
-    with their own readers."""
+def kind_of(name: str) -> Kind | None:
+    """The kind of this key's value; None if the key does not exist. Environments and advice are tables with
+    their own readers."""
     if name in KEYS:
-        return KEYS[name].check
+        return KEYS[name].kind
     if name.startswith("launch.sbatch.") and len(name) > len("launch.sbatch."):
-        return _option
+        return OPTION
     parts = name.split(".")
-    if len(parts) == 3 and parts[0] == "rules":
-        return number
-    return None
+    return THRESHOLD if len(parts) == 3 and parts[0] == "rules" else None
 
 
 def is_lockable(name: str) -> bool:
     """True if a key, or a table of keys, can be locked."""
-    if check_of(name) is not None or name in OPEN_TABLES[:-1]:
+    if kind_of(name) is not None or name in OPEN_TABLES[:-1]:
         return True
     parts = name.split(".")
     if len(parts) == 2 and parts[0] in ("rules", "environments", "advice"):
         return True
     return any(key.startswith(f"{name}.") for key in KEYS)
-
-
-def checked(name: str, check: Check, value: Any, place: str) -> Any:
-    """The value as the settings have it. Raises UserError that names the place."""
-    try:
-        return check(value)
-    except WrongValueError as wrong:
-        raise UserError(f"{place}: {name} = {quoted(value)}: {wrong.words}", wrong.hint) from None
-    except UserError as wrong:  # from a format's parser: ` 'VALUE': words`, and what would be right
-        words = wrong.message.partition(f"{value!r}: ")[2] or wrong.message
-        raise UserError(f"{place}: {name} = {quoted(value)}: {words}", wrong.hint) from None
 
 
 _MAX_KEYS = 12

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coach.config.file import Said
-from coach.config.keys import KEYS, LAUNCH_FIELDS
+from coach.config.file import Setting
+from coach.config.keys import KEYS
 from coach.model.launching.environment import Environment
 from coach.model.launching.site import Lock
 
-Values = Mapping[str, Said]
+Values = Mapping[str, Setting]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,15 @@ def merge(site: Layer, later: Iterable[Layer], lock_of: Mapping[str, Lock]) -> M
     values = dict(site.values)
     notes = []
     for layer in later:
-        for key, said in layer.values.items():
+        for key, setting in layer.values.items():
             lock = find_lock(lock_of, key)
             if lock is None:
-                values[key] = said
-                if key == "runs_root" and not said.is_site:
+                values[key] = setting
+                if key == "runs_root" and not setting.is_site:
                     values.pop("runs_roots", None)
-            elif layer.is_told and not _is_same(values.get(key), said):
-                shown = "" if isinstance(said.value, Environment) else f" = {shown_value(said.value)}"
-                notes.append(f"{said.origin}: {key}{shown} is ignored: {lock.words}")
+            elif layer.is_told and not _is_same(values.get(key), setting):
+                shown = "" if isinstance(setting.value, Environment) else f" = {shown_value(setting.value)}"
+                notes.append(f"{setting.origin}: {key}{shown} is ignored: {lock.words}")
     return Merged(values, tuple(notes))
 
 
@@ -98,10 +98,5 @@ def shown_value(value: Any) -> str:
     return str(value) if isinstance(value, int) else json.dumps(str(value), ensure_ascii=False)
 
 
-def launch_fields(values: Values) -> dict[str, Any]:
-    """The values for a launch, by the fields of LaunchDefaults."""
-    return {field: values[key].value for key, field in LAUNCH_FIELDS.items() if key in values}
-
-
-def _is_same(winner: Said | None, said: Said) -> bool:
-    return winner is not None and winner.value == said.value
+def _is_same(winner: Setting | None, setting: Setting) -> bool:
+    return winner is not None and winner.value == setting.value

@@ -16,19 +16,17 @@ from types import MappingProxyType
 from typing import Any
 
 from coach import runs
-from coach.config.file import ConfigFile, FileKind, Said, absolute, read_config, read_file
-from coach.config.keys import LAUNCH_KEYS
-from coach.config.layers import Layer, all_locks, find_lock, launch_fields, merge
+from coach.config.file import ConfigFile, FileKind, Setting, absolute, read_config, read_file
+from coach.config.keys import KEYS, LAUNCH_KEYS
+from coach.config.layers import Layer, all_locks, find_lock, merge
 from coach.config.remembered import FILE_NAME as REMEMBERED
 from coach.config.remembered import read_remembered
 from coach.config.settings import (
     DEFAULT_CLUSTER,
-    DEFAULT_IDLE_GPUS_MINUTES,
     DEFAULT_JOBS_INTERVAL_S,
     DEFAULT_NODES_INTERVAL_S,
     DEFAULT_SBATCH_TIMEOUT_S,
     DEFAULT_SLURM_TIMEOUT_S,
-    DEFAULT_THEME,
     MESSAGE_SLACK_S,
     FileStamp,
     LaunchDefaults,
@@ -84,27 +82,32 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
         locks,
     )
     values = dict(merged.values)
-    least = {
-        f"least_{each}_interval_s": _value(values, f"poll.min_{each}_interval_s", 0.0)
-        for each in ("jobs", "nodes")
-    }
     raised = _raise_to_floors(values)
-    top = _top(values, env, why_not, is_locked="runs_root" in locks)
+    places = runs_root_candidates(values, env, "runs_root" in locks)
+    chosen = choose_root(places, lambda path: within(PATIENCE_S, lambda: why_not(path)))
+    values.pop("runs_roots", None)
+    values["runs_root"] = Setting(chosen.path, dict(places)[chosen.path])
+    cache_dir = values["cache_dir"].value if "cache_dir" in values else runs.default_cache_dir(env)
+    _take_timeout_of_slurm(values, env, cache_dir, cluster)
+    fields = {"cache_dir": cache_dir, **_fields(values)}
+    timeout_s = fields.get("slurm_timeout_s", DEFAULT_SLURM_TIMEOUT_S)
+    fields.setdefault("sbatch_timeout_s", max(DEFAULT_SBATCH_TIMEOUT_S, 2 * timeout_s))
+    keys = _table(values, "keys.")
     return Settings(
-        **top,
-        **_timeouts(values, env, top["cache_dir"], cluster),
+        **fields,
         config_dir=config_dir,
-        **least,
-        launch=LaunchDefaults(**launch_fields(values), sbatch=_table(values, "launch.sbatch.")),
-        muted_rules=_value(values, "rules.mute", frozenset()),
-        rule_files=_value(values, "rules.files", ()),
+        runs_root_text=chosen.text,
+        runs_root_candidates=places,
+        launch=LaunchDefaults(**_fields(values, "launch"), sbatch=_table(values, "launch.sbatch.")),
+        notices=NoticeSettings(**_fields(values, "notices"), term=env.get("TERM", "")),
+        limits=Limits(**_fields(values, "limits")),
+        recipe_keys=MappingProxyType({key: keys[key] for key in keys if key in LAUNCH_KEYS}),
+        chosen_keys=MappingProxyType({key: keys[key] for key in keys if key not in LAUNCH_KEYS}),
+        switched_off=frozenset(
+            switch for switch in Switch if switch.key in values and not values[switch.key].value
+        ),
         thresholds=_thresholds(values),
         environments=_table(values, "environments."),
-        limits=Limits(
-            _value(values, "limits.max_gpus"),
-            _value(values, "limits.max_time"),
-            _value(values, "limits.max_running"),
-        ),
         advice=_table(values, "advice."),
         locks=MappingProxyType(locks),
         origins=MappingProxyType(_origins(values)),
@@ -114,26 +117,28 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
     )
 
 
-def _timeouts(
-    values: dict[str, Said], env: Mapping[str, str], cache_dir: Path, cluster: str
-) -> dict[str, Any]:
-    """Seconds that Slurm's commands and sbatch may take.
+def _fields(values: Mapping[str, Setting], part: str = "") -> dict[str, Any]:
+    """Field of Settings, or of a part of it → its value, if somebody set it."""
+    found = {}
+    for key in KEYS.values():
+        holder, _, field = key.field.rpartition(".")
+        if field and holder == part and key.name in values:
+            found[field] = values[key.name].value
+    return found
 
-    The value in slurm.conf is the default, and then slurm.conf is named as the origin.
-    """
-    if "slurm.timeout_s" not in values:
-        said = message_timeout_s(env)
-        kept_s = kept_message_timeout_s(cache_dir, cluster) if said is None else None
-        if said is not None:
-            values["slurm.timeout_s"] = Said(said[0] + MESSAGE_SLACK_S, f"{said[1]}: MessageTimeout")
-        elif kept_s is not None:
-            values["slurm.timeout_s"] = Said(kept_s + MESSAGE_SLACK_S, "Slurm's MessageTimeout")
-    timeout_s = _value(values, "slurm.timeout_s", DEFAULT_SLURM_TIMEOUT_S)
-    longer_s = max(DEFAULT_SBATCH_TIMEOUT_S, 2 * timeout_s)
-    return {
-        "slurm_timeout_s": timeout_s,
-        "sbatch_timeout_s": _value(values, "slurm.sbatch_timeout_s", longer_s),
-    }
+
+def _take_timeout_of_slurm(
+    values: dict[str, Setting], env: Mapping[str, str], cache_dir: Path, cluster: str
+) -> None:
+    """Take the timeout of Slurm's commands from slurm.conf if nobody set one, and name it as the origin."""
+    if "slurm.timeout_s" in values:
+        return
+    named = message_timeout_s(env)
+    kept_s = kept_message_timeout_s(cache_dir, cluster) if named is None else None
+    if named is not None:
+        values["slurm.timeout_s"] = Setting(named[0] + MESSAGE_SLACK_S, f"{named[1]}: MessageTimeout")
+    elif kept_s is not None:
+        values["slurm.timeout_s"] = Setting(kept_s + MESSAGE_SLACK_S, "Slurm's MessageTimeout")
 
 
 def site_file_candidates(
@@ -207,45 +212,8 @@ def _refuse_first(file: ConfigFile) -> None:
     raise first
 
 
-def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_locked: bool) -> dict[str, Any]:
-    """The top-level fields of a file, and the tables of single values."""
-    candidates = runs_root_candidates(values, env, is_locked)
-    chosen = choose_root(candidates, lambda path: within(PATIENCE_S, lambda: why_not(path)))
-    origin = dict(candidates)[chosen.path]
-    values.pop("runs_roots", None)
-    values["runs_root"] = Said(chosen.path, origin)
-    keys = _table(values, "keys.")
-    found: dict[str, Any] = {
-        "runs_root": chosen.path,
-        "runs_root_text": chosen.text,
-        "runs_root_candidates": candidates,
-        "cache_dir": _value(values, "cache_dir", runs.default_cache_dir(env)),
-        "data_dir": _value(values, "data_dir"),
-        "scratch_cache_dir": _value(values, "scratch_cache_dir"),
-        "recipe_paths": _value(values, "recipes", ()),
-        "recipe_keys": MappingProxyType({key: keys[key] for key in keys if key in LAUNCH_KEYS}),
-        "chosen_keys": MappingProxyType({key: keys[key] for key in keys if key not in LAUNCH_KEYS}),
-        "is_readonly": _value(values, "readonly", False),
-        "theme": _value(values, "theme", DEFAULT_THEME),
-        "is_ascii": _value(values, "ascii"),
-        "notices": NoticeSettings(
-            _value(values, "notify.ways", ()), _value(values, "notify.command", ()), env.get("TERM", "")
-        ),
-        "idle_command": _value(values, "idle_gpus.command", ()),
-        "idle_minutes_of_command": _value(values, "idle_gpus.minutes", DEFAULT_IDLE_GPUS_MINUTES),
-        "is_ssh_allowed": _value(values, "telemetry.ssh", False),
-        "roster": _value(values, "cohort.roster"),
-        "cohort_group": _value(values, "cohort.group"),
-        "switched_off": frozenset(switch for switch in Switch if not _value(values, switch.key, True)),
-    }
-    for name in ("jobs_interval_s", "nodes_interval_s", "idle_minutes"):
-        if f"poll.{name}" in values:
-            found[name] = values[f"poll.{name}"].value
-    return found
-
-
 def runs_root_candidates(
-    values: Mapping[str, Said], env: Mapping[str, str], is_locked: bool
+    values: Mapping[str, Setting], env: Mapping[str, str], is_locked: bool
 ) -> tuple[tuple[Path, str], ...]:
     """Possible places for runs, best first, each with its origin.
 
@@ -282,7 +250,7 @@ def within(seconds: float, ask: Callable[[], str | None]) -> str | None:
     return answers[-1] or None
 
 
-def _raise_to_floors(values: dict[str, Said]) -> list[str]:
+def _raise_to_floors(values: dict[str, Setting]) -> list[str]:
     """Raise intervals to the site's minimum. Returns a note for each shorter interval that somebody set."""
     notes = []
     for name, default in (
@@ -301,17 +269,13 @@ def _raise_to_floors(values: dict[str, Said]) -> list[str]:
     return notes
 
 
-def _value(values: Mapping[str, Said], key: str, default: Any = None) -> Any:
-    return values[key].value if key in values else default
-
-
-def _table(values: Mapping[str, Said], prefix: str) -> Mapping[str, Any]:
+def _table(values: Mapping[str, Setting], prefix: str) -> Mapping[str, Any]:
     return MappingProxyType(
         {key.removeprefix(prefix): said.value for key, said in values.items() if key.startswith(prefix)}
     )
 
 
-def _thresholds(values: Mapping[str, Said]) -> Mapping[str, Mapping[str, float]]:
+def _thresholds(values: Mapping[str, Setting]) -> Mapping[str, Mapping[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for key, said in values.items():
         table, _, rest = key.partition(".")
@@ -321,7 +285,7 @@ def _thresholds(values: Mapping[str, Said]) -> Mapping[str, Mapping[str, float]]
     return MappingProxyType({code: MappingProxyType(numbers) for code, numbers in found.items()})
 
 
-def _origins(values: Mapping[str, Said]) -> dict[str, str]:
+def _origins(values: Mapping[str, Setting]) -> dict[str, str]:
     usual = (SCRATCH_ORIGIN, HOME_ORIGIN)
     found = {key: said.origin for key, said in values.items() if said.origin not in usual}
     for key in list(found):

@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coach.config.file import Said, parse_toml, read_config
-from coach.config.keys import LAUNCH_FIELDS, check_of, checked
-from coach.config.lines import key_lines, line_of
+from coach.config.file import Setting, read_config
+from coach.config.keys import LAUNCH_FIELDS, kind_of
 from coach.model.errors import UserError
+from coach.model.toml_schema import TomlFile, checked
 
 FILE_NAME = "remembered.toml"
 _TABLE = "launch"
 _HEAD = "# Written by coach: remembered answers for launches, by cluster. Delete a line to be asked again.\n"
 
-Remembered = dict[str, dict[str, Said]]
+Remembered = dict[str, dict[str, Setting]]
 """Cluster → dotted key → answer."""
 
 
@@ -33,22 +33,22 @@ def can_be_remembered(key: str) -> bool:
 def read_remembered(path: Path) -> tuple[Remembered, tuple[str, ...]]:
     """All remembered answers, and the errors in the file. An invalid file does not stop coach."""
     try:
-        said = read_config(path, os.geteuid())
-        tables = parse_toml(path, said) if said is not None else {}
+        text = read_config(path, os.geteuid())
+        file = TomlFile(path, text or "")
     except UserError as problem:
         return {}, (f"{problem}; the file is ignored",)
-    lines = key_lines(said or "")
     found: Remembered = {}
     problems = []
-    for cluster, table in tables.items():
+    for cluster, table in file.table.items():
         answers = table.get(_TABLE) if isinstance(table, dict) else None
         for name, value in answers.items() if isinstance(answers, dict) else ():
-            key, place = f"{_TABLE}.{name}", f"{path}:{line_of(lines, (cluster, _TABLE, name))}"
-            check = check_of(key)
+            key, place = f"{_TABLE}.{name}", file.at(f"{cluster}.{_TABLE}.{name}")
+            kind = kind_of(key)
             try:
-                if check is None or not can_be_remembered(key):
+                if kind is None or not can_be_remembered(key):
                     raise UserError(f"{place}: {key} cannot be remembered")
-                found.setdefault(cluster, {})[key] = Said(checked(key, check, value, place), place)
+                answer = checked(key, kind, value, place)
+                found.setdefault(cluster, {})[key] = Setting(answer, place)
             except UserError as problem:
                 problems.append(f"{problem}; it is ignored")
     return found, tuple(problems)

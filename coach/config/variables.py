@@ -12,9 +12,10 @@ from typing import Any
 
 from coach import runs
 from coach.analysis.spelling.environment import expanded
-from coach.config.file import Said, absolute
-from coach.config.keys import KEYS, Key, checked, variable_of
+from coach.config.file import Setting, absolute
+from coach.config.keys import KEYS, Key, variable_of
 from coach.model.errors import UserError
+from coach.model.toml_schema import checked
 
 _PREFIXES = ("COACH_LAUNCH_", "COACH_RULES_", "COACH_THRESHOLDS_")
 """An unknown variable with one of these prefixes is a misspelling."""
@@ -34,25 +35,25 @@ _IN_FILES_ALONE = {
 }
 
 
-def home_values(env: Mapping[str, str]) -> dict[str, Said]:
+def home_values(env: Mapping[str, str]) -> dict[str, Setting]:
     """Values that COACH_HOME sets: the paths of runs and cache below it."""
     if runs.coach_home(env) is None:
         return {}
     place = _place("COACH_HOME")
     return {
-        "runs_root": Said(runs.default_runs_root(env), place),
-        "cache_dir": Said(runs.default_cache_dir(env), place),
+        "runs_root": Setting(runs.default_runs_root(env), place),
+        "cache_dir": Setting(runs.default_cache_dir(env), place),
     }
 
 
-def sbatch_values(env: Mapping[str, str]) -> dict[str, Said]:
+def sbatch_values(env: Mapping[str, str]) -> dict[str, Setting]:
     """Values that the user gives to sbatch by its own variables. Raises UserError that names the variable."""
     values = {}
     for name in SBATCH_KEYS:
         variable = f"SBATCH_{name.rpartition('.')[2].upper()}"
-        said, key = env.get(variable), KEYS[name]
-        if said:
-            values[name] = Said(checked(name, key.check, said, variable), variable)
+        text = env.get(variable)
+        if text:
+            values[name] = Setting(_checked(KEYS[name], text, variable), variable)
     return values
 
 
@@ -61,17 +62,17 @@ def is_of_sbatch(origin: str | None) -> bool:
     return origin is not None and origin.startswith("SBATCH_")
 
 
-def variable_values(env: Mapping[str, str]) -> dict[str, Said]:
+def variable_values(env: Mapping[str, str]) -> dict[str, Setting]:
     """Values of single keys that variables set. Raises UserError that names the variable."""
     values = {}
     for variable, key in _BY_VARIABLE.items():
-        said = env.get(variable)
-        if said and key.from_text is not None:
+        text = env.get(variable)
+        if text and key.from_text is not None:
             place = _place(variable)
-            value: Any = checked(key.name, key.check, key.from_text(said), place)
+            value = _checked(key, key.from_text(text), place)
             if key.is_path:
                 value = absolute(expanded(value, env, f"{place}: {key.name}"), f"{place}: {key.name}")
-            values[key.name] = Said(value, place)
+            values[key.name] = Setting(value, place)
     for variable in env:
         if not env[variable]:
             continue
@@ -86,6 +87,10 @@ def variable_values(env: Mapping[str, str]) -> dict[str, Said]:
                 f"did you mean {near[0]}?" if near else f"unset {variable}",
             )
     return values
+
+
+def _checked(key: Key, value: Any, place: str) -> Any:
+    return checked(key.name, key.kind, value, place)
 
 
 def _sets_nothing(variable: str, key: Key) -> UserError:

@@ -18,75 +18,99 @@ from types import MappingProxyType
 from typing import Any
 
 from coach.launch.own_program import own_recipe, read_own_program
-from coach.launch.recipe_file import Recipe
+from coach.launch.recipe_file import Recipe, codes_of_rules
 from coach.launch.spelling import parse_time
-from coach.launch.table_reader import Keys, TableKey, TableReader, parse_table
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnProgram
-from coach.model.toml_text import quoted
+from coach.model.toml_schema import (
+    COUNT,
+    STRING,
+    TABLE,
+    Key,
+    Kind,
+    Schema,
+    TomlFile,
+    fulfilling,
+    list_of,
+    one_of,
+    spelt,
+    typed,
+)
 from coach.runs import expand_home
 from coach.trusted import MAX_BYTES, open_trusted, place_of
 
 FILES = ("coach.toml", "pyproject.toml")
 _REFERENCE = re.compile(r"(?P<path>(?:.*/)?(?:coach|pyproject)\.toml):(?P<name>[^:/]+)")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,39}", re.ASCII)
-_CODE = re.compile(r"[A-Z]{3}\d{3}", re.ASCII)
 _PROGRAMS = ("script", "command", "batch")
-_COUNTS = {
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    try:
+        words = shlex.split(value) if isinstance(value, str) else value
+    except ValueError:
+        words = None
+    kept: tuple[str, ...] = list_of(STRING, _WORDS.takes)(words)
+    return kept
+
+
+def _texts(value: Any) -> dict[str, str]:
+    return {name: STRING(text) for name, text in TABLE(value).items()}
+
+
+_WORDS = Kind('words, for example "python train.py --lr 0.1" or ["python", "train.py"]', _words)
+_TEXTS = Kind("a table of texts", _texts)
+_PATH = typed("a path", str)
+_OPTIONS: Schema = {
+    "env": Key(_TEXTS, "Variables of its environment."),
+    "sbatch": Key(_TEXTS, "More options of sbatch, by their long names."),
+    "time": Key(spelt('a time such as "4:00:00"', parse_time), "The time limit."),
+    "nodes": Key(COUNT, "Nodes."),
+    "gpus": Key(COUNT, "GPUs on each node."),
+    "nproc_per_node": Key(COUNT, "Ranks on each node."),
+    "cpus_per_task": Key(COUNT, "CPUs on each node, for all its ranks and data workers."),
+    "cpus_per_gpu": Key(COUNT, "CPUs for each GPU."),
+    "until_done": Key(COUNT, "Segments at most: near the time limit it resumes in another one."),
+    "mem": Key(STRING, "Memory on each node, for example 16G."),
+    "partition": Key(STRING, "The partition to submit to."),
+    "account": Key(STRING, "The account that is charged."),
+    "qos": Key(STRING, "The quality of service."),
+    "reservation": Key(STRING, "The reservation to run in."),
+    "constraint": Key(STRING, "Features that each node must have."),
+    "exclude": Key(STRING, "Nodes not to use."),
+    "gpu_type": Key(STRING, "The type of GPU to ask for."),
+    "environment": Key(STRING, "The training environment: a name from the config, or KIND=VALUE."),
+    "python": Key(STRING, "The interpreter of the training environment."),
+    "signal": Key(STRING, "The signal before the time limit, as sbatch's --signal: USR1@60."),
+    "resume": Key(STRING, "With until_done: how the program gets its checkpoint."),
+}
+_FIELDS = {
+    "time": "time_limit_s",
     "nodes": "num_nodes",
     "gpus": "gpus_per_node",
-    "nproc_per_node": "nproc_per_node",
-    "cpus_per_task": "cpus_per_task",
-    "cpus_per_gpu": "cpus_per_gpu",
-    "until_done": "until_done",
+    "resume": "resume_with",
 }
-_TEXTS = {
-    name: name
-    for name in (
-        *("mem", "partition", "account", "qos", "reservation", "constraint", "exclude", "gpu_type"),
-        *("environment", "python", "signal"),
-    )
-} | {"resume": "resume_with"}
-_WORDS = 'words, for example "python train.py --lr 0.1" or ["python", "train.py"]'
-TRAINING_KEYS: Keys = {
-    "title": TableKey("text", "One line for lists; without it the command."),
-    "key": TableKey(
-        'a digit from 1 to 9 in quotes, for example "1"', "The key that launches it from any screen."
+"""Key → field of LaunchRequest, where they differ."""
+TRAINING_KEYS: Schema = {
+    "title": Key(STRING, "One line for lists; without it the command."),
+    "key": Key(
+        one_of("123456789", 'a digit from 1 to 9 in quotes, for example "1"'),
+        "The key that launches it from any screen.",
     ),
-    "script": TableKey("a path", "The Python script that trains; one of script, command, batch is needed."),
-    "command": TableKey(_WORDS, "The command that trains."),
-    "batch": TableKey("a path", "The batch file that trains."),
-    "arguments": TableKey(_WORDS, "The arguments after the script, the command or the batch file."),
-    "with": TableKey(_WORDS, "Additions by coach, as with `coach launch --with`."),
-    "parameters": TableKey(
-        'a table, for example { lr = "--rate" }',
+    "script": Key(_PATH, "The Python script that trains; one of script, command, batch is needed."),
+    "command": Key(_WORDS, "The command that trains."),
+    "batch": Key(_PATH, "The batch file that trains."),
+    "arguments": Key(_WORDS, "The arguments after the script, the command or the batch file.", default=()),
+    "with": Key(_WORDS, "Additions by coach, as with `coach launch --with`.", default=()),
+    "parameters": Key(
+        typed('a table, for example { lr = "--rate" }', dict),
         "coach's name of a parameter, and the program's own name for it.",
+        default={},
     ),
-    "watch": TableKey('codes of rules, for example ["GPU005"]', "Rules that are worth watching."),
-    "env": TableKey("a table of texts", "Variables of its environment."),
-    "sbatch": TableKey("a table of texts", "More options of sbatch, by their long names."),
-    "time": TableKey('a time such as "4:00:00"', "The time limit."),
-    "nodes": TableKey("a whole number", "Nodes."),
-    "gpus": TableKey("a whole number", "GPUs on each node."),
-    "nproc_per_node": TableKey("a whole number", "Ranks on each node."),
-    "cpus_per_task": TableKey("a whole number", "CPUs on each node, for all its ranks and data workers."),
-    "cpus_per_gpu": TableKey("a whole number", "CPUs for each GPU."),
-    "until_done": TableKey(
-        "a whole number", "Segments at most: near the time limit it resumes in another one."
-    ),
-    "mem": TableKey("text", "Memory on each node, for example 16G."),
-    "partition": TableKey("text", "The partition to submit to."),
-    "account": TableKey("text", "The account that is charged."),
-    "qos": TableKey("text", "The quality of service."),
-    "reservation": TableKey("text", "The reservation to run in."),
-    "constraint": TableKey("text", "Features that each node must have."),
-    "exclude": TableKey("text", "Nodes not to use."),
-    "gpu_type": TableKey("text", "The type of GPU to ask for."),
-    "environment": TableKey("text", "The training environment: a name from the config, or KIND=VALUE."),
-    "python": TableKey("text", "The interpreter of the training environment."),
-    "signal": TableKey("text", "The signal before the time limit, as sbatch's --signal: USR1@60."),
-    "resume": TableKey("text", "With until_done: how the program gets its checkpoint."),
+    "watch": Key(codes_of_rules("GPU005"), "Rules that are worth watching.", default=()),
+    **_OPTIONS,
 }
+_OPTION = fulfilling(STRING, bool, 'the program\'s own name for it, for example "--bs"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +150,12 @@ class Project:
     """A project file, read once. `path` is where the opened file lay, whatever its name leads to later."""
 
     path: Path
-    text: str
+    file: TomlFile
     table: Mapping[str, Any]
 
     def trainings(self) -> tuple[Training, ...]:
         """The file's trainings in their order. Raises UserError with file, line and key."""
-        return _Reader(self.path, self.text, self.path.name == FILES[1]).trainings(self.table)
+        return _trainings(self.file, self.table, "tool.coach" if self.path.name == FILES[1] else "")
 
 
 class Refused(UserError):
@@ -216,133 +240,68 @@ def _read(path: Path) -> Project | None:
     with open_trusted(path, owner=os.geteuid()) as file:
         place, data = place_of(file, path), file.read(MAX_BYTES)
     try:
-        text = data.decode("utf-8")
-        table = parse_table(text)
-    except ValueError as error:
+        found = TomlFile(place, data.decode("utf-8"))
+    except (UserError, UnicodeDecodeError) as error:
         if path.name != FILES[0]:
             return None  # another program owns this pyproject.toml and reports its errors
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"{path}: not valid TOML: {error}") from None
     if path.name == FILES[0]:
-        return Project(place, text, table)
-    tool = table.get("tool")
+        return Project(place, found, found.table)
+    tool = found.table.get("tool")
     own = tool.get("coach") if isinstance(tool, dict) else None
-    return Project(place, text, own) if isinstance(own, dict) else None
+    return Project(place, found, own) if isinstance(own, dict) else None
 
 
 def _unusable(path: Path, error: OSError) -> Refused:
     return Refused(f"{path}: {error.strerror}", "it names programs that run: only a file of your own counts")
 
 
-class _Reader(TableReader):
-    """Checks one file key by key."""
+def _trainings(file: TomlFile, table: Mapping[str, Any], top: str) -> tuple[Training, ...]:
+    """`top` is the dotted name of coach's table in the file, empty for the whole file."""
+    named = file.values(
+        top, table, {"training": Key(typed("tables such as [training.pretrain]", dict), "", default={})}
+    )["training"]
+    around = f"{top}.training" if top else "training"
+    found = {f"{around}.{name}": _training(file, f"{around}.{name}", name, named[name]) for name in named}
+    keys = [each.key for each in found.values() if each.key is not None]
+    for where, each in found.items():
+        if keys.count(each.key or "") > 1:
+            raise file.error(f"{where}.key", f"{where}.key = {each.key!r}: two trainings have this key")
+    return tuple(found.values())
 
-    def __init__(self, path: Path, text: str, is_pyproject: bool) -> None:
-        super().__init__(path, text)
-        self._top = "tool.coach." if is_pyproject else ""
 
-    def trainings(self, table: Mapping[str, Any]) -> tuple[Training, ...]:
-        self.check_keys(self._top.rstrip("."), table, ("training",))
-        named = self.get(table, "training", dict, "tables such as [training.pretrain]", {})
-        found = [self._training(name, named[name]) for name in named]
-        keys = [each.key for each in found if each.key is not None]
-        for each in found:
-            if each.key is not None and keys.count(each.key) > 1:
-                raise self.error(
-                    self._where(each.name, "key"), f"key = {each.key!r}: two trainings have this key"
-                )
-        return tuple(found)
+def _training(file: TomlFile, where: str, name: str, table: Any) -> Training:
+    if not _NAME.fullmatch(name):
+        raise file.error(where, f"[{where}]: expected a name of letters, digits, _ . and -")
+    values = file.values(where, file.check(where, TABLE, table), TRAINING_KEYS)
+    parameters = {
+        key: file.check(f"{where}.parameters.{key}", _OPTION, option)
+        for key, option in values["parameters"].items()
+    }
+    own = replace(_program(file, where, values), name=name, parameters=MappingProxyType(parameters))
+    asked = {_FIELDS.get(key, key): values[key] for key in _OPTIONS if values[key] is not None}
+    title = values["title"] or " ".join(own.words)
+    return Training(name, title, values["key"], own, MappingProxyType(asked), values["watch"], file.path)
 
-    def _where(self, name: str, key: str = "") -> str:
-        return f"{self._top}training.{name}{'.' if key else ''}{key}"
 
-    def _training(self, name: str, table: Any) -> Training:
-        where = self._where(name)
-        if not _NAME.fullmatch(name):
-            raise self.error(where, f"[{where}]: expected a name of letters, digits, _ . and -")
-        if not isinstance(table, dict):
-            raise self.error(where, f"{where} = {table!r}: expected a table")
-        self.check_keys(where, table, TRAINING_KEYS)
-        key = self._said(table, name, "key", str)
-        if key is not None and key not in tuple("123456789"):
-            raise self.error(
-                self._where(name, "key"), f"key = {key!r}: expected {TRAINING_KEYS['key'].takes}"
-            )
-        own = replace(self._program(name, table), name=name, parameters=self._parameters(name, table))
-        watch = self._said(table, name, "watch", list) or []
-        if not all(isinstance(code, str) and _CODE.fullmatch(code) for code in watch):
-            raise self.error(self._where(name, "watch"), f"watch = {watch!r}: expected codes of rules")
-        title = self._said(table, name, "title", str) or " ".join(own.words)
-        return Training(name, title, key, own, self._asked(name, table), tuple(watch), self.path)
-
-    def _said(self, table: Mapping[str, Any], name: str, key: str, kind: type) -> Any:
-        value = table.get(key)
-        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-            takes = TRAINING_KEYS[key].takes
-            raise self.error(self._where(name, key), f"{key} = {quoted(value)}: expected {takes}")
-        return value
-
-    def _program(self, name: str, table: Mapping[str, Any]) -> OwnProgram:
-        """The program to start, resolved from the directory of the file."""
-        said = [key for key in _PROGRAMS if key in table]
-        if len(said) != 1:
-            raise self.error(
-                self._where(name), f"[{self._where(name)}]: expected one of {', '.join(_PROGRAMS)}"
-            )
-        kind = said[0]
-        folder = self.path.parent
-        arguments = self._words(name, "arguments", table.get("arguments", []))
-        offers = self._words(name, "with", table.get("with", []))
-        if kind == "command":
-            words = (*self._words(name, kind, table[kind]), *arguments)
-            return self._told(name, kind, lambda: read_own_program(None, words, folder, offers))
-        file = self._said(table, name, kind, str)
-        program = self._told(name, kind, lambda: read_own_program(file, arguments, folder, offers))
-        if str(program.kind) != kind:
-            raise self.error(
-                self._where(name, kind),
-                f"{kind} = {file!r}: this is a {program.kind}: write {program.kind} =",
-            )
-        return program
-
-    def _told(self, name: str, key: str, read: Any) -> OwnProgram:
-        """The program from `read`; an error gets the line of the key that names it."""
-        try:
-            program: OwnProgram = read()
-        except UserError as error:
-            raise self.error(self._where(name, key), error.message, error.hint) from None
-        return program
-
-    def _words(self, name: str, key: str, value: Any) -> tuple[str, ...]:
-        try:
-            words = shlex.split(value) if isinstance(value, str) else value
-        except ValueError:
-            words = None
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise self.error(self._where(name, key), f"{key} = {quoted(value)}: expected {_WORDS}")
-        return tuple(words)
-
-    def _parameters(self, name: str, table: Mapping[str, Any]) -> Mapping[str, str]:
-        said = self._said(table, name, "parameters", dict) or {}
-        for key, option in said.items():
-            if not isinstance(option, str) or not option:
-                raise self.error(
-                    self._where(name, f"parameters.{key}"),
-                    f'{key} = {option!r}: expected the program\'s own name for it, for example "--bs"',
-                )
-        return MappingProxyType(dict(said))
-
-    def _asked(self, name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
-        asked: dict[str, Any] = {}
-        for key, field in _COUNTS.items():
-            asked[field] = self._said(table, name, key, int)
-        for key, field in _TEXTS.items():
-            asked[field] = self._said(table, name, key, str)
-        time = self._said(table, name, "time", str)
-        if time is not None:
-            asked["time_limit_s"] = parse_time(time, f"{self.at(self._where(name, 'time'))}: time =")
-        for key in ("env", "sbatch"):
-            pairs = self._said(table, name, key, dict)
-            if pairs is not None and not all(isinstance(value, str) for value in pairs.values()):
-                raise self.error(self._where(name, key), f"{key} = {pairs!r}: expected texts")
-            asked[key] = pairs
-        return MappingProxyType({field: value for field, value in asked.items() if value is not None})
+def _program(file: TomlFile, where: str, values: Mapping[str, Any]) -> OwnProgram:
+    """The program to start, resolved from the directory of the file."""
+    kinds = [key for key in _PROGRAMS if values[key] is not None]
+    if len(kinds) != 1:
+        raise file.error(where, f"[{where}]: expected one of {', '.join(_PROGRAMS)}")
+    kind = kinds[0]
+    target: Any = values[kind]
+    arguments: tuple[str, ...] = values["arguments"]
+    if kind == "command":
+        target, arguments = None, (*target, *arguments)
+    try:
+        program = read_own_program(target, arguments, file.path.parent, values["with"])
+    except UserError as error:
+        raise file.error(f"{where}.{kind}", error.message, error.hint) from None
+    if target is not None and str(program.kind) != kind:
+        raise file.error(
+            f"{where}.{kind}", f"{kind} = {target!r}: this is a {program.kind}: write {program.kind} ="
+        )
+    return program

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -21,12 +21,32 @@ from coach.launch.drill_table import read_drill
 from coach.launch.parameter_table import read_parameter
 from coach.launch.parameters import Parameter
 from coach.launch.spelling import parse_time
-from coach.launch.table_reader import Keys, TableKey, TableReader, parse_table
 from coach.launch.trainer_arguments import TrainerArguments, declares_options
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
 from coach.model.launching.launch import OwnProgram, Scalar
 from coach.model.teaching.drill import Drill
+from coach.model.toml_schema import (
+    COUNT,
+    FIRST_VERSION,
+    FLAG,
+    NUMBER,
+    STRING,
+    TABLE,
+    Key,
+    Kind,
+    Schema,
+    TomlFile,
+    fulfilling,
+    list_of,
+    matching,
+    one_of,
+    parsed,
+    refuse,
+    spelt,
+    typed,
+    whole,
+)
 from coach.node.torch_build import satisfies
 from coach.sources.named_file import read_named
 
@@ -43,94 +63,114 @@ _TRAINER = re.compile(r"[a-z][a-z0-9_]*\.py", re.ASCII)
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _CODE = re.compile(r"[A-Z]{3}\d{3}", re.ASCII)
 _DEVICES = ("single", "multiple", "one process")
-_NAMED = "letters, digits, _ . and -"
-RECIPE_KEYS: Keys = {
-    "schema": TableKey("1", "The version of this format.", is_needed=True),
-    "name": TableKey(_NAMED, "What `coach launch` calls it.", is_needed=True),
-    "title": TableKey("text", "One line for lists.", is_needed=True),
-    "summary": TableKey("text", "What it does, in two or three sentences.", is_needed=True),
-    "trainer": TableKey(
-        'a file of trainers/, for example "ddp.py"',
+_RECIPE = matching(_NAME, "a recipe's name")
+_CHANGES = typed('a table of changes, for example { recipe = "fsdp" }', dict)
+_MIB = fulfilling(COUNT, lambda size_mib: size_mib >= 0, "MiB from 0")
+
+
+def codes_of_rules(example: str) -> Kind:
+    """A list of codes of rules."""
+    return list_of(matching(_CODE, "a code"), f'codes of rules, for example ["{example}"]')
+
+
+RECIPE_KEYS: Schema = {
+    "schema": Key(FIRST_VERSION, "The version of this format.", is_needed=True),
+    "name": Key(
+        matching(_NAME, "letters, digits, _ . and -"), "What `coach launch` calls it.", is_needed=True
+    ),
+    "title": Key(STRING, "One line for lists.", is_needed=True),
+    "summary": Key(STRING, "What it does, in two or three sentences.", is_needed=True),
+    "trainer": Key(
+        matching(_TRAINER, 'a file of trainers/, for example "ddp.py"'),
         "Its program: a file beside the recipe, or one of coach's.",
         is_needed=True,
     ),
-    "devices": TableKey(
-        "one of " + ", ".join(f'"{kind}"' for kind in _DEVICES),
+    "devices": Key(
+        one_of(_DEVICES, "one of " + ", ".join(f'"{kind}"' for kind in _DEVICES)),
         "One rank, a rank for each device, or one rank for all devices of a node.",
         is_needed=True,
     ),
-    "key": TableKey(
-        "one character",
+    "key": Key(
+        fulfilling(STRING, lambda key: len(key) == 1 and key.isprintable(), "one character"),
         "The key that launches it from any screen. Coach's own recipes have 1 to 5; users and sites give "
         "6 to 9 in [keys] of the config.",
     ),
-    "time": TableKey('a time such as "00:30:00"', "The time limit of its runs.", is_needed=True),
-    "torch": TableKey(
-        'a requirement such as ">=2.6" or ">=2.6,<3"', "The versions of torch with which it works."
+    "time": Key(
+        spelt('a time such as "00:30:00"', parse_time), "The time limit of its runs.", is_needed=True
     ),
-    "requires": TableKey(
-        'modules, for example ["nvidia.dali"]',
+    "torch": Key(
+        fulfilling(
+            STRING,
+            lambda torch: satisfies("2.0", torch) is not None,
+            'a requirement such as ">=2.6" or ">=2.6,<3"',
+        ),
+        "The versions of torch with which it works.",
+    ),
+    "requires": Key(
+        list_of(matching(_MODULE, "a module"), 'modules, for example ["nvidia.dali"]'),
         "Modules that the training environment must have beside torch.",
+        default=(),
     ),
-    "teaches": TableKey("text", "What a learner takes from it."),
-    "expect": TableKey("text", "The result to expect, and the reason."),
-    "duration": TableKey("text", "How long a run with the defaults takes, and on what."),
-    "gpu_hours": TableKey("a number from 0", "What a run with the defaults costs, calculated."),
-    "watch": TableKey('codes of rules, for example ["GPU005"]', "Rules that are worth watching."),
-    "next": TableKey("a recipe's name", "The next step of the ladder."),
-    "expects": TableKey(
-        'codes of rules, for example ["DST016"]',
+    "teaches": Key(STRING, "What a learner takes from it.", default=""),
+    "expect": Key(STRING, "The result to expect, and the reason.", default=""),
+    "duration": Key(STRING, "How long a run with the defaults takes, and on what.", default=""),
+    "gpu_hours": Key(
+        fulfilling(NUMBER, lambda hours: 0 <= hours < math.inf, "a number from 0"),
+        "What a run with the defaults costs, calculated.",
+    ),
+    "watch": Key(codes_of_rules("GPU005"), "Rules that are worth watching.", default=()),
+    "next": Key(_RECIPE, "The next step of the ladder."),
+    "expects": Key(
+        codes_of_rules("DST016"),
         "Findings that it causes on purpose; for its runs they are `info`.",
+        default=(),
     ),
-    "uneven_by_design": TableKey(
-        "true or false",
-        "True if its ranks do unequal work on purpose: rules do not compare them.",
+    "uneven_by_design": Key(
+        FLAG, "True if its ranks do unequal work on purpose: rules do not compare them.", default=False
     ),
-    "environment": TableKey(
-        "a table", "Where it trains unless site or user say otherwise, as [environments.NAME] of the config."
+    "environment": Key(
+        TABLE, "Where it trains unless site or user say otherwise, as [environments.NAME] of the config."
     ),
-    "memory": TableKey("a table", "The host memory that it needs on a node; without it the site's default."),
-    "ranks": TableKey("a whole number", "Ranks in all, unless the launch sets them."),
-    "max_restarts": TableKey(
-        f"a whole number from 0 to {MAX_RESTARTS}",
+    "memory": Key(
+        TABLE, "The host memory that it needs on a node; without it the site's default.", default={}
+    ),
+    "ranks": Key(COUNT, "Ranks in all, unless the launch sets them."),
+    "max_restarts": Key(
+        whole(0, MAX_RESTARTS),
         "How many times torchrun restarts all ranks after a failure, unless the launch sets it.",
     ),
-    "sweep": TableKey("a table", "Makes a launch a group of runs, one for each value."),
-    "drill": TableKey(
-        "a table", "Makes it a drill: the planted fault, and the answers offered to a learner."
+    "sweep": Key(TABLE, "Makes a launch a group of runs, one for each value."),
+    "drill": Key(TABLE, "Makes it a drill: the planted fault, and the answers offered to a learner."),
+    "remedies": Key(TABLE, "Changes of a launch that carry out a remedy for this recipe.", default={}),
+    "parameters_of": Key(
+        _RECIPE, "A recipe, or a trainer's file, that lends it parameters; its own keys override them."
     ),
-    "remedies": TableKey("a table", "Changes of a launch that carry out a remedy for this recipe."),
-    "parameters_of": TableKey(
-        "a recipe's name",
-        "A recipe, or a trainer's file, that lends it parameters; its own keys override them.",
-    ),
-    "parameters": TableKey("a table", "Its parameters, a table for each."),
+    "parameters": Key(TABLE, "Its parameters, a table for each.", default={}),
 }
-SWEEP_KEYS: Keys = {
-    "parameter": TableKey(
-        f"one of the parameters, or {WORLD_SIZE}",
+SWEEP_KEYS: Schema = {
+    "parameter": Key(
+        typed(f"one of the parameters, or {WORLD_SIZE}", str),
         "The parameter that differs from run to run.",
         is_needed=True,
     ),
-    "values": TableKey("a list", "The values, unless the launch gives others.", is_needed=True),
-    "divides": TableKey(
-        "one of the parameters, a whole number",
+    "values": Key(
+        fulfilling(typed("a list", list), bool, "a list with at least one value"),
+        "The values, unless the launch gives others.",
+        is_needed=True,
+    ),
+    "divides": Key(
+        typed("one of the parameters, a whole number", str),
         "For a sweep over ranks: the total that they divide, for strong scaling.",
     ),
 }
-MEMORY_KEYS: Keys = {
-    "node": TableKey("MiB from 0", "Resident memory of torchrun and the sampler.", is_needed=True),
-    "rank": TableKey("MiB from 0", "Resident memory of a rank on CPUs.", is_needed=True),
-    "worker": TableKey("MiB from 0", "Resident memory of a DataLoader worker.", is_needed=True),
+MEMORY_KEYS: Schema = {
+    "node": Key(_MIB, "Resident memory of torchrun and the sampler.", is_needed=True),
+    "rank": Key(_MIB, "Resident memory of a rank on CPUs.", is_needed=True),
+    "worker": Key(_MIB, "Resident memory of a DataLoader worker.", is_needed=True),
 }
-REMEDY_KEYS: Keys = {
-    "shard": TableKey(
-        'a table of changes, for example { recipe = "fsdp" }',
-        "Model and optimizer in shares, one per rank.",
-    ),
-    "rank_per_device": TableKey(
-        'a table of changes, for example { recipe = "fsdp" }', "One rank for each device."
-    ),
+REMEDY_KEYS: Schema = {
+    "shard": Key(_CHANGES, "Model and optimizer in shares, one per rank.", default={}),
+    "rank_per_device": Key(_CHANGES, "One rank for each device.", default={}),
 }
 
 
@@ -234,12 +274,7 @@ def read_recipe_file(path: Path, trainers: Path, arguments: TrainerArguments | N
 
     `arguments` reads the trainers. Pass one to reuse what it has read for the next recipe.
     """
-    text = read_named(path)
-    try:
-        table = parse_table(text)
-    except ValueError as error:
-        raise UserError(f"{path}: not valid TOML: {error}") from None
-    return _Reader(path, text, arguments or TrainerArguments(trainers)).recipe(table, trainers)
+    return _RecipeFile(path, read_named(path), arguments or TrainerArguments(trainers)).recipe(trainers)
 
 
 def _merged(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -254,94 +289,46 @@ def _changed(values: Any, own: Any) -> Any:
     return {**values, **own} if isinstance(values, dict) and isinstance(own, dict) else own
 
 
-class _Reader(TableReader):
-    """Checks one parsed file key by key."""
-
+class _RecipeFile(TomlFile):
     def __init__(self, path: Path, text: str, arguments: TrainerArguments) -> None:
         super().__init__(path, text)
         self._arguments = arguments
 
-    def recipe(self, table: Mapping[str, Any], trainers: Path) -> Recipe:
-        self.check_keys("", table, RECIPE_KEYS)
-        schema = self._said(table, "schema", int)
-        if schema != 1:
-            raise self.error("schema", f"schema = {schema}: this coach reads schema 1")
-        name = self._matching(table, "name", _NAME)
-        devices = self._said(table, "devices", str)
-        if devices not in _DEVICES:
-            raise self.error("devices", f"devices = {devices!r}: expected {RECIPE_KEYS['devices'].takes}")
-        trainer, is_own = self._trainer(table, trainers)
-        key = self._key(table)
-        time = self._said(table, "time", str)
-        torch = self._said(table, "torch", str, None)
-        if torch is not None and satisfies("2.0", torch) is None:
-            raise self.error("torch", f"torch = {torch!r}: expected {RECIPE_KEYS['torch'].takes}")
-        base = self._base(table, trainers)
-        own: Mapping[str, Any] = self._said(table, "parameters", dict, {})
-        tables = _merged(base.get("parameters", {}), own)
-        read = MappingProxyType({key: read_parameter(self, key, tables[key]) for key in tables})
-        return Recipe(
-            name=name,
-            title=self._said(table, "title", str),
-            summary=self._said(table, "summary", str),
-            trainer=trainer,
-            devices=devices,
-            key=key,
-            time_limit_s=parse_time(time, f"{self.at('time')}: time ="),
-            parameters=read,
-            path=self.path,
-            torch=torch,
-            environment=self._environment(self._said(table, "environment", dict, None)),
-            requires=self._words(table, "requires", _MODULE),
-            teaches=self._said(table, "teaches", str, ""),
-            expect=self._said(table, "expect", str, ""),
-            duration=self._said(table, "duration", str, ""),
-            gpu_hours=self._gpu_hours(table),
-            watch=self._words(table, "watch", _CODE),
-            next=self._matching(table, "next", _NAME) if "next" in table else None,
-            expects=self._words(table, "expects", _CODE),
-            uneven_by_design=self._said(table, "uneven_by_design", bool, False),
-            remedies=self._remedies(table if "remedies" in table else base, read),
-            memory=self._memory(table if "memory" in table else base),
-            ranks=self._said(table, "ranks", int, None),
-            max_restarts=self._max_restarts(table),
-            sweep=self._sweep(self._said(table, "sweep", dict, None), read, devices),
-            drill=read_drill(self, self._said(table, "drill", dict, None), read),
-            own_trainers=self.path.parent if is_own else None,
-        )
+    def recipe(self, trainers: Path) -> Recipe:
+        table = self.table
+        values = self.values("", table, RECIPE_KEYS)
+        is_own = self._has_trainer_beside(values["trainer"], trainers)
+        base = self._base(values["parameters_of"], trainers)
+        tables = _merged(base.get("parameters", {}), values["parameters"])
+        known = MappingProxyType({key: read_parameter(self, key, tables[key]) for key in tables})
+        values |= {
+            "parameters": known,
+            "environment": self._environment(values["environment"]),
+            "remedies": self._remedies(table if "remedies" in table else base, known),
+            "memory": self._memory(table if "memory" in table else base),
+            "sweep": self._sweep(values["sweep"], known, values["devices"]),
+            "drill": read_drill(self, values["drill"], known),
+            "time_limit_s": values["time"],
+            "path": self.path,
+            "own_trainers": self.path.parent if is_own else None,
+        }
+        names = {item.name for item in fields(Recipe)}
+        return Recipe(**{name: value for name, value in values.items() if name in names})
 
-    def _said(self, table: Mapping[str, Any], key: str, kind: type, default: Any = ...) -> Any:
-        return self.get(table, key, kind, RECIPE_KEYS[key].takes, default)
-
-    def _matching(self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str:
-        return self.matching(table, key, pattern, RECIPE_KEYS[key].takes)
-
-    def _words(self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
-        return self.words(table, key, pattern, RECIPE_KEYS[key].takes)
-
-    def _trainer(self, table: Mapping[str, Any], trainers: Path) -> tuple[str, bool]:
-        """The trainer's file, and True if it lies beside the recipe and not among coach's own."""
-        trainer = self._matching(table, "trainer", _TRAINER)
+    def _has_trainer_beside(self, trainer: str, trainers: Path) -> bool:
+        """True if the trainer lies beside the recipe and not among coach's own."""
         beside = self.path.parent
         is_own = beside != trainers and (beside / trainer).is_file()
         if not is_own and not (trainers / trainer).is_file():
             raise self.error("trainer", f"trainer = {trainer!r}: no such file in {trainers}")
-        return trainer, is_own
+        return is_own
 
-    def _key(self, table: Mapping[str, Any]) -> str | None:
-        key: str | None = self._said(table, "key", str, None)
-        if key is not None and not (len(key) == 1 and key.isprintable()):
-            raise self.error("key", f"key = {key!r}: expected {RECIPE_KEYS['key'].takes}")
-        return key
-
-    def _base(self, table: Mapping[str, Any], trainers: Path) -> Mapping[str, Any]:
+    def _base(self, name: str | None, trainers: Path) -> Mapping[str, Any]:
         """The parameters of the recipe or trainer that `parameters_of` names; empty if none is named.
 
         The recipe's own keys win over them.
         """
-        if "parameters_of" not in table:
-            return {}
-        return self._lent(self._matching(table, "parameters_of", _NAME), (self.path,), trainers)
+        return {} if name is None else self._lent(name, (self.path,), trainers)
 
     def _lent(self, name: str, borrowers: tuple[Path, ...], trainers: Path) -> Mapping[str, Any]:
         """The parameters of a recipe or trainer, with those that it has from another. `borrowers` are the
@@ -354,8 +341,8 @@ class _Reader(TableReader):
         if path is None or path in borrowers:
             raise self.error("parameters_of", f"parameters_of = {name!r}: no such recipe")
         try:
-            base = parse_table(read_named(path))
-        except (UserError, ValueError) as error:
+            base = parsed(path, read_named(path))
+        except UserError as error:
             raise self.error("parameters_of", f"parameters_of = {name!r}: cannot be read: {error}") from None
         own = base.get("parameters", {})
         if not isinstance(own, dict):
@@ -379,28 +366,21 @@ class _Reader(TableReader):
     def _remedies(
         self, table: Mapping[str, Any], known: Mapping[str, Parameter]
     ) -> Mapping[str, Mapping[str, Scalar]]:
-        remedies: Mapping[str, Any] = self._said(table, "remedies", dict, {})
-        self.check_keys("remedies", remedies, REMEDY_KEYS)
-        return MappingProxyType({name: self._changes(remedies, name, known) for name in remedies})
+        named = self.check("remedies", TABLE, table.get("remedies", {}))
+        remedies = self.values("remedies", named, REMEDY_KEYS)
+        return MappingProxyType({name: self._changes(remedies[name], name, known) for name in named})
 
     def _memory(self, table: Mapping[str, Any]) -> Mapping[str, int]:
-        sizes: Mapping[str, Any] = self._said(table, "memory", dict, {})
-        self.check_keys("memory", sizes, MEMORY_KEYS)
-        for name, key in MEMORY_KEYS.items() if sizes else ():
-            if self.get(sizes, f"memory.{name}", int, key.takes) < 0:
-                raise self.error(f"memory.{name}", f"memory.{name} = {sizes[name]}: expected {key.takes}")
-        return MappingProxyType(dict(sizes))
+        sizes = self.check("memory", TABLE, table.get("memory", {}))
+        return MappingProxyType(self.values("memory", sizes, MEMORY_KEYS) if sizes else {})
 
     def _changes(
-        self, remedies: Mapping[str, Any], name: str, known: Mapping[str, Parameter]
+        self, changes: Mapping[str, Any], name: str, known: Mapping[str, Parameter]
     ) -> Mapping[str, Scalar]:
         where = f"remedies.{name}"
-        changes = self.get(remedies, where, dict, REMEDY_KEYS[name].takes)
         if set(changes) == {"recipe"}:
-            return MappingProxyType(
-                {"recipe": self.matching(changes, f"{where}.recipe", _NAME, "a recipe's name")}
-            )
-        self.check_keys(where, changes, (*known, "recipe"))
+            return MappingProxyType({"recipe": self.check(f"{where}.recipe", _RECIPE, changes["recipe"])})
+        refuse(self.unknown_keys(where, changes, (*known, "recipe")))
         if not changes or "recipe" in changes:
             raise self.error(where, f"{where}: expected another recipe alone, or values of parameters")
         at = f"{self.at(where)}: {where}"
@@ -408,56 +388,31 @@ class _Reader(TableReader):
             {key: parameters.convert(known[key], value, f"{at}.{key}") for key, value in changes.items()}
         )
 
-    def _gpu_hours(self, table: Mapping[str, Any]) -> float | None:
-        hours = self.number(table, "gpu_hours")
-        if hours is not None and not 0 <= hours < math.inf:
-            raise self.error("gpu_hours", f"gpu_hours = {hours!r}: expected {RECIPE_KEYS['gpu_hours'].takes}")
-        return hours
-
-    def _max_restarts(self, table: Mapping[str, Any]) -> int | None:
-        number: int | None = self._said(table, "max_restarts", int, None)
-        if number is not None and not 0 <= number <= MAX_RESTARTS:
-            raise self.error(
-                "max_restarts", f"max_restarts = {number}: expected {RECIPE_KEYS['max_restarts'].takes}"
-            )
-        return number
-
     def _sweep(
         self, table: Mapping[str, Any] | None, known: Mapping[str, Parameter], devices: str
     ) -> Sweep | None:
         if table is None:
             return None
-        self.check_keys("sweep", table, SWEEP_KEYS)
-        name = self.get(table, "sweep.parameter", str, SWEEP_KEYS["parameter"].takes)
+        values = self.values("sweep", table, SWEEP_KEYS)
+        name, divided = values["parameter"], values["divides"]
         if name not in known and name != WORLD_SIZE:
             near = get_close_matches(name, (*known, WORLD_SIZE), 1)
             hint = f"did you mean {near[0]}?" if near else f"one of {', '.join((*known, WORLD_SIZE))}"
             raise self.error("sweep.parameter", f"sweep.parameter = {name!r}: no such parameter", hint)
         if name == WORLD_SIZE and devices != "multiple":
             raise self.error("sweep.parameter", f'{WORLD_SIZE} needs devices = "multiple"')
-        values = self.get(table, "sweep.values", list, SWEEP_KEYS["values"].takes, None)
-        if not values:
-            raise self.error("sweep.values", "sweep.values: expected at least one value")
-        at = f"{self.at('sweep.values')}: sweep.values"
-        kind = known.get(name, RANKS)
-        converted = tuple(parameters.convert(kind, value, at) for value in values)
-        return Sweep(name, converted, self._divided(table, name, known))
-
-    def _divided(self, table: Mapping[str, Any], swept: str, known: Mapping[str, Parameter]) -> str | None:
-        """The parameter with the total that the ranks of a sweep divide."""
-        divided: str | None = self.get(table, "sweep.divides", str, SWEEP_KEYS["divides"].takes, None)
-        if divided is not None and (
-            swept != WORLD_SIZE or divided not in known or known[divided].type != "int"
-        ):
+        is_shared = name == WORLD_SIZE and divided in known and known[divided].type == "int"
+        if divided is not None and not is_shared:
             raise self.error(
                 "sweep.divides", f"sweep.divides = {divided!r}: expected a whole number that ranks share"
             )
-        return divided
+        at = f"{self.at('sweep.values')}: sweep.values"
+        kind = known.get(name, RANKS)
+        return Sweep(name, tuple(parameters.convert(kind, value, at) for value in values["values"]), divided)
 
     def _environment(self, table: Mapping[str, Any] | None) -> Environment | None:
         if table is None:
             return None
         environment, problems = read_environment(None, table, lambda key: self.at(f"environment.{key}"))
-        if problems:
-            raise problems[0]
+        refuse(problems)
         return environment

@@ -21,8 +21,8 @@ from typing import Any
 
 from coach.launch.parameter_table import read_parameter
 from coach.launch.python_source import parse_source, read_program
-from coach.launch.table_reader import TableReader
 from coach.model.errors import UserError
+from coach.model.toml_schema import TableReader
 
 PASSED_BY_COACH = frozenset({"run_dir", "data_dir", "cache_dir", "gpus_per_node", "resume_from"})
 """Options that each launch passes to every trainer: they are not parameters."""
@@ -83,7 +83,7 @@ class _Source(TableReader):
 
     def __init__(self, path: Path) -> None:
         self._text = read_program(path)
-        super().__init__(path, self._text)
+        super().__init__(path)
 
     def line(self, node: ast.AST) -> str:
         return f"{self.path}:{getattr(node, 'lineno', 1)}"

@@ -13,8 +13,8 @@ class UserError(Exception):
     """Bad input or a refused action.
 
     Front ends print it as one line, and `hint` as a second line; the command exits with `exit_status`. The
-    command line also prints `diff`: the change that a person has to make to a file. `lines` are the lines of
-    the message as they came.
+    command line also prints `diff`: the change that a person has to make to a file, or its further mistakes.
+    `lines` are the lines of the message as they came.
     """
 
     def __init__(

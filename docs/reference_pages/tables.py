@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from coach.launch.drill_table import DRILL_KEYS, OPTIONS, TWIN_KEYS
@@ -10,7 +9,7 @@ from coach.launch.parameter_table import PARAMETER_KEYS
 from coach.launch.project_file import FILES, TRAINING_KEYS
 from coach.launch.recipe import data_dir
 from coach.launch.recipe_file import MEMORY_KEYS, RECIPE_KEYS, REMEDY_KEYS, SWEEP_KEYS
-from coach.launch.table_reader import TableKey
+from coach.model.toml_schema import Schema
 from reference_pages.markdown import block, code, page, table, text
 
 _RECIPE = """\
@@ -44,7 +43,7 @@ gpus = 1
 def recipe_page() -> str:
     """docs/reference/recipe.md."""
     example = Path(data_dir() / "recipes" / "sweep_batch.toml").read_text(encoding="utf-8")
-    options = [(code(name), text(wanted)) for name, (_, _, wanted) in OPTIONS.items()]
+    options = [(code(name), text(kind.takes)) for name, (_, kind) in OPTIONS.items()]
     return page(
         "A recipe",
         _RECIPE,
@@ -88,7 +87,7 @@ def project_example() -> str:
     return _PROJECT_EXAMPLE
 
 
-def _keys(keys: Mapping[str, TableKey]) -> str:
+def _keys(keys: Schema) -> str:
     rows = [
         (code(name), text(key.takes), text(key.says) + (" **Needed.**" if key.is_needed else ""))
         for name, key in keys.items()

@@ -153,7 +153,7 @@ def test_a_checked_file_is_good_or_all_its_mistakes_are_named(coach: Coach) -> N
     assert lines == [
         f"{coach.site}:2: unknown key launch.acount",
         "  did you mean launch.account?",
-        f"{coach.site}:3: launch.nodes = 'two': expected a whole number",
+        f"{coach.site}:3: launch.nodes = 'two': expected a whole number, at least 1",
         f"{coach.site}: 2 problems (the site's file, 0 keys)",
     ]
     found = coach.json("--check", str(coach.site), status=2)

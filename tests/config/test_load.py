@@ -41,7 +41,7 @@ def test_launch_defaults_are_read_by_their_command_line_names(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("runs_root = 3", 1, "runs_root = 3: expected a string"),
+        ("runs_root = 3", 1, "runs_root = 3: expected a path from the root"),
         ("[launch]\n\nnodes = 'two'", 3, "launch.nodes = 'two': expected a whole number"),
         ("[launch]\nnodes = true", 2, "expected a whole number"),
         ("[launch]\nacount = 'x'", 2, "unknown key launch.acount"),
@@ -51,7 +51,7 @@ def test_launch_defaults_are_read_by_their_command_line_names(tmp_path: Path) ->
         ("[poll]\nnodes_interval_s = inf", 2, "at least 5"),
         ("[poll]\nidle_minutes = 0", 2, "from 1 to 10080"),
         ("[slurm]\ntimeout_s = 0", 2, "expected seconds, from 1 to 600"),
-        ("[slurm]\nsbatch_timeout_s = '1 min'", 2, "expected a number"),
+        ("[slurm]\nsbatch_timeout_s = '1 min'", 2, "expected seconds, from 1 to 600"),
         ("readonly = 'yes'", 1, "expected true or false"),
         ('[idle_gpus]\ncommand = "tell \'me"', 2, "not a command: no closing quotation"),
         ("[idle_gpus]\ncommand = ' '", 2, "expected a program and its arguments"),

@@ -40,7 +40,12 @@ launch.qos = true
 """
 
 EXPECTED = [
-    (1, "runs_roots = []: expected at least one", None),
+    (
+        1,
+        "runs_roots = []: expected a list of at least one; each: a path from the root: /…, ~/… or "
+        "$VARIABLE/…",
+        None,
+    ),
     (3, "unknown key launch.acount", "did you mean launch.account?"),
     (4, "launch.time = 'tomorrow': not a time limit", "expected for example 30:00, 2:00:00 or 1-12:00:00"),
     (5, "launch.mem = 'lots': not a memory size", "expected for example 500M, 16G or 1T"),
@@ -53,7 +58,7 @@ EXPECTED = [
     (16, "rules.mute: there is no rule 'GPU999'", None),
     (18, "rules.NUM001.consecutve: NUM001 has no threshold 'consecutve'", "did you mean consecutive?"),
     (19, "advice.MEM01: there is no rule 'MEM01'", "did you mean MEM001?"),
-    (21, "advice.MEM001: text is missing", 'for example text = "ask the help desk"'),
+    (21, 'the key advice.MEM001.text is missing: expected text, for example "ask the help desk"', None),
     (24, "switches.local_backend = 'no': expected true or false", None),
     (26, "poll.min_jobs_interval_s = 0.5: at least 2 s, to spare the controller", None),
     (28, "locked: unknown key launch.partion", "did you mean launch.partition?"),

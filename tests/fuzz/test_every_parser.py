@@ -21,8 +21,7 @@ _LIBRARY = re.compile(
 )
 """A module that defines such a function, or calls such a function of a library, is a parser."""
 NOT_FUZZED = {
-    "coach.config.lines": "reads TOML that tomllib has read: through coach.config.file",
-    "coach.launch.table_reader": "hands text to toml_text.parse_toml: through coach.launch.project_file",
+    "coach.model.toml_lines": "reads TOML that tomllib has read: through coach.config.file",
     "coach.node.driver": "reads what a process of its own prints",
     "coach.sources.io": "declares what a reader of output is",
     "coach.sources.slurm.overlap_step": "hands what it reads to telemetry_files.parse_records",

@@ -28,6 +28,7 @@ from coach.launch.refusal import (
 from coach.launch.trainer_arguments import TrainerArguments, declares_options
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
+from coach.model.toml_schema import WrongValueError
 from coach.node import share
 from coach.rules.from_logs.quoted_evidence import parse_mib
 from coach.sources.io import CommandResult, Query
@@ -197,8 +198,8 @@ def test_summaries_of_several_jobs_are_read(text: str) -> None:
 def test_any_words_are_a_command_or_refused(text: str) -> None:
     belonging._words(text)
     parse_mib(text)
-    with contextlib.suppress(keys.WrongValueError):
-        keys.command(text)
+    with contextlib.suppress(WrongValueError):
+        keys.COMMAND(text)
     with contextlib.suppress(UserError):
         long_job._checked(text)
     with contextlib.suppress(UserError):

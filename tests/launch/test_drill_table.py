@@ -83,7 +83,12 @@ def test_a_drill_is_found_by_its_name_and_not_listed_among_the_recipes(tmp_path:
         ('planted = "input_bound"', 'planted = "Input"', "planted", "expected a cause"),
         ('"hang"]', '"input_bound"]', "choices", "4 to 6 causes"),
         ('"input_bound", "slow', '"low_memory", "slow', "choices", "the planted one among them"),
-        ('needs = ["two_nodes"]', 'needs = ["luck"]', "needs", "none of gpu, two_nodes, root, slurm"),
+        (
+            'needs = ["two_nodes"]',
+            'needs = ["luck"]',
+            "needs",
+            "expected a list of gpu, two_nodes, root, slurm",
+        ),
         ("is_live = false", "is_live = 0", "is_live", "expected true or false"),
         ("lr = 1,", "lr = -1,", "set", "must be above 0"),
         ("lr = 1,", "learning_rate = 1,", "set", "unknown key drill.set.learning_rate"),

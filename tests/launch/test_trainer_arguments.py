@@ -157,7 +157,7 @@ def test_one_broken_trainer_hides_no_other_recipe(tmp_path: Path) -> None:
         ("usual=(1, 8)", "usual=8", 10, "parameters.tp.usual = 8: expected [LOW, HIGH]"),
         ('unit="ranks"', 'nargs="*"', 10, "unknown key parameters.tp.nargs"),
         ('unit="ranks"', "**more", 10, "--tp: **: expected values that are written out"),
-        ("default=2, ", "", 10, "parameters.tp: the key default is missing"),
+        ("default=2, ", "", 10, "the key parameters.tp.default is missing"),
         ('"--tp"', '"tp"', 10, "add_argument: expected an option such as --lr"),
         ('"--tp"', '"--tensor-parallel"', 10, "small letters, digits and _"),
         ('"--tp"', "name", 10, "add_argument: expected values that are written out"),

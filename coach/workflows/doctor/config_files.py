@@ -11,7 +11,7 @@ from typing import Any
 
 from coach.config import Settings
 from coach.config.check import FileReport, check_file, files_in_force
-from coach.config.file import ConfigFile, Said
+from coach.config.file import ConfigFile, Setting
 from coach.launch.plan_checks import check_sbatch_option
 from coach.launch.recipe import find_recipes, get_recipe
 from coach.launch.spelling import format_time, parse_time
@@ -77,7 +77,7 @@ def wrong_names(file: ConfigFile) -> Iterator[UserError]:
     yield from _beyond_limits(file)
 
 
-def _placed(error: UserError, key: str, said: Said) -> UserError:
+def _placed(error: UserError, key: str, said: Setting) -> UserError:
     if error.message.startswith(f"{said.origin}:"):
         return error
     return UserError(f"{said.origin}: {key}: {error.message}", error.hint)

@@ -16,12 +16,13 @@ from typing import Any
 
 from coach import runs
 from coach.config import Settings
-from coach.config.keys import KEYS, LAUNCH_FIELDS, checked
+from coach.config.keys import KEYS, LAUNCH_FIELDS
 from coach.config.remembered import FILE_NAME, can_be_remembered, read_remembered, remembered_text
 from coach.launch.batch_file import faulty_line
 from coach.launch.refusal import Refused, explain, fields_in_question, option_of
 from coach.model.errors import UserError
 from coach.model.launching.launch import Plan
+from coach.model.toml_schema import checked
 from coach.sources.io import Io
 from coach.sources.machine.user import user_name
 from coach.sources.slurm.allowed_choices import read_allowed
@@ -125,7 +126,7 @@ def remember(settings: Settings, cluster: str, key: str, value: str | int) -> Se
             f"{key} cannot be remembered",
             f"known keys: {', '.join(filter(can_be_remembered, LAUNCH_FIELDS))}",
         )
-    said = checked(key, KEYS[key].check, value, "remembered")
+    said = checked(key, KEYS[key].kind, value, "remembered")
 
     def add(answers: _Answers) -> None:
         answers.setdefault(cluster, {})[key] = said

@@ -13,14 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from coach.config import Settings
-from coach.config.keys import LAUNCH_FIELDS, check_of, checked
+from coach.config.keys import KEYS, LAUNCH_FIELDS, OPTION
 from coach.launch.recipe import is_shipped, resolve_parameters
 from coach.launch.spelling import parse_time
-from coach.launch.table_reader import TableReader
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.teaching.rehearsal import Item, WorkshopPlan
-from coach.model.toml_text import parse_toml
+from coach.model.toml_schema import (
+    FIRST_VERSION,
+    NUMBER,
+    TABLE,
+    Key,
+    Kind,
+    Schema,
+    TomlFile,
+    fulfilling,
+    typed,
+    whole,
+)
 from coach.sources.named_file import read_named
 from coach.workflows.launching.recipes import find_recipe
 
@@ -58,100 +68,80 @@ set = { epochs = 2 }
 
 MAX_STEPS = 5
 _MOST = 1_000_000
-_KEYS = ("schema", "learners", "minutes", "max_steps", "launch", "recipes")
 _PREFIX = "launch."
 _NAME = re.compile(r"[\w-]+", re.ASCII)
-_LAUNCH_KEYS = (
-    *(key.removeprefix(_PREFIX) for key, field in LAUNCH_FIELDS.items() if field != "backend"),
-    "sbatch",
-)
-_ITEM_KEYS = ("recipe", "minutes", "set", *_LAUNCH_KEYS)
 _RENAMED = {"time": "time_limit_s"}
+_COUNT = whole(1, _MOST)
+_MINUTES = fulfilling(NUMBER, lambda minutes: 0 < minutes <= _MOST, f"a number above 0, at most {_MOST}")
+
+
+def _sbatch_options(value: Any) -> dict[str, str]:
+    return {name: OPTION(each) for name, each in TABLE(value).items()}
+
+
+_LAUNCH: Schema = {
+    **{
+        key.removeprefix(_PREFIX): Key(KEYS[key].kind, KEYS[key].says)
+        for key, field in LAUNCH_FIELDS.items()
+        if field != "backend"
+    },
+    "sbatch": Key(Kind("a table of options of sbatch", _sbatch_options), "More options of sbatch."),
+}
+_ITEM: Schema = {
+    "recipe": Key(typed("a recipe's name, or a path", str), "The recipe; without it the table's name."),
+    "minutes": Key(_MINUTES, "A learner's whole run."),
+    "set": Key(typed("a table of parameters", dict), "Values of parameters.", default={}),
+    **_LAUNCH,
+}
+_PLAN: Schema = {
+    "schema": Key(FIRST_VERSION, "The version of this format."),
+    "learners": Key(_COUNT, "The number of learners.", is_needed=True),
+    "minutes": Key(_MINUTES, "The time in which all learners do all recipes.", is_needed=True),
+    "max_steps": Key(_COUNT, "Steps of each run of the rehearsal.", default=MAX_STEPS),
+    "launch": Key(TABLE, "Options of launches, for all recipes.", default={}),
+    "recipes": Key(
+        fulfilling(TABLE, bool, "a table for each recipe: [recipes.NAME]"),
+        "The recipes of the day, in its order.",
+        is_needed=True,
+    ),
+}
 
 
 def read_workshop_plan(path: Path, backend: str, settings: Settings) -> WorkshopPlan:
-    """Read the plan. Raises UserError with file, line and key of the first mistake."""
-    text = read_named(path, "`coach workshop example` prints a plan to begin with")
-    try:
-        table = parse_toml(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not TOML: {error}") from None
-    reader = TableReader(path, text)
-    reader.check_keys("", table, _KEYS)
-    if table.get("schema", 1) != 1:
-        raise reader.error("schema", f"schema = {table['schema']!r}: expected 1")
-    common = reader.get(table, "launch", dict, "a table", {})
-    reader.check_keys("launch", common, _LAUNCH_KEYS)
-    said = _launch(reader, "launch", common)
-    recipes = reader.get(table, "recipes", dict, "a table for each recipe: [recipes.NAME]")
-    if not recipes:
-        raise reader.error("recipes", "no recipe: expected a table for each one: [recipes.NAME]")
-    max_steps = int(_positive(reader, table, "max_steps", int, MAX_STEPS))
-    return WorkshopPlan(
-        int(_positive(reader, table, "learners", int)),
-        _positive(reader, table, "minutes", (int, float)),
-        max_steps,
-        tuple(_item(reader, name, recipes, LaunchRequest("", backend, **said), settings) for name in recipes),
-    )
+    """Read the plan. Raises UserError with file, line and key of each mistake."""
+    file = TomlFile(path, read_named(path, "`coach workshop example` prints a plan to begin with"))
+    values = file.values("", file.table, _PLAN)
+    launch = _request_fields(file.values("launch", values["launch"], _LAUNCH))
+    common = LaunchRequest("", backend, **launch)
+    items = tuple(_item(file, name, table, common, settings) for name, table in values["recipes"].items())
+    return WorkshopPlan(values["learners"], values["minutes"], values["max_steps"], items)
 
 
-def _item(
-    reader: TableReader, name: str, recipes: Mapping[str, Any], common: LaunchRequest, settings: Settings
-) -> Item:
+def _item(file: TomlFile, name: str, table: Any, common: LaunchRequest, settings: Settings) -> Item:
     where = f"recipes.{name}"
     if not _NAME.fullmatch(name):
-        raise reader.error(
+        raise file.error(
             "recipes", f"{where}: expected a name", f'a path goes into its key recipe = "{name}"'
         )
-    table = reader.get(recipes, where, dict, "a table")
-    reader.check_keys(where, table, _ITEM_KEYS)
-    wanted = reader.get(table, f"{where}.recipe", str, "a recipe's name, or a path", name)
-    values = reader.get(table, f"{where}.set", dict, "a table of parameters", {})
+    values = file.values(where, file.check(where, TABLE, table), _ITEM)
+    wanted, parameters = values["recipe"] or name, values["set"]
     try:
-        recipe = find_recipe(str(reader.path.parent / wanted) if wanted.startswith(".") else wanted, settings)
+        recipe = find_recipe(str(file.path.parent / wanted) if wanted.startswith(".") else wanted, settings)
         swept = recipe.sweep.names if recipe.sweep is not None else ()
-        resolve_parameters(recipe, {key: value for key, value in values.items() if key not in swept})
+        resolve_parameters(recipe, {key: value for key, value in parameters.items() if key not in swept})
     except UserError as error:
-        raise UserError(f"{reader.at(where)}: {where}: {error.message}", error.hint) from None
-    own = _launch(reader, where, {key: value for key, value in table.items() if key in _LAUNCH_KEYS})
+        raise file.error(where, f"{where}: {error.message}", error.hint) from None
+    own = _request_fields({key: values[key] for key in _LAUNCH})
     own["sbatch"] = {**common.sbatch, **own.get("sbatch", {})}
-    called = recipe.name if is_shipped(recipe) else str(recipe.path)
-    minutes = _positive(reader, table, f"{where}.minutes", (int, float)) if "minutes" in table else None
-    return Item(name, replace(common, recipe=called, set=values, **own), minutes)
+    named = recipe.name if is_shipped(recipe) else str(recipe.path)
+    return Item(name, replace(common, recipe=named, set=parameters, **own), values["minutes"])
 
 
-def _launch(reader: TableReader, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a request from a table of launch options, each checked as the config checks it."""
-    said: dict[str, Any] = {}
-    for key, value in table.items():
-        if key == "sbatch":
-            named = reader.get(table, f"{where}.sbatch", dict, "a table of options of sbatch")
-            said["sbatch"] = {
-                option: _checked(reader, f"{where}.sbatch.{option}", f"launch.sbatch.{option}", each)
-                for option, each in named.items()
-            }
-            continue
-        field = LAUNCH_FIELDS[_PREFIX + key]
-        kept = _checked(reader, f"{where}.{key}", _PREFIX + key, value)
-        said[_RENAMED.get(field, field)] = parse_time(kept, key) if field == "time" else kept
-    return said
-
-
-def _checked(reader: TableReader, dotted: str, key: str, value: Any) -> Any:
-    check = check_of(key)
-    assert check is not None, key
-    return checked(dotted, check, value, reader.at(dotted))
-
-
-def _positive(
-    reader: TableReader,
-    table: Mapping[str, Any],
-    dotted: str,
-    kind: type | tuple[type, ...],
-    default: Any = ...,
-) -> float:
-    wanted = f"a whole number, from 1 to {_MOST}" if kind is int else f"a number above 0, at most {_MOST}"
-    value: float = reader.get(table, dotted, kind, wanted, default)
-    if not 0 < value <= _MOST:
-        raise reader.error(dotted, f"{dotted} = {value!r}: expected {wanted}")
-    return value
+def _request_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Field of a request → the value of its key, for keys that stand in the file."""
+    found = {}
+    for key, value in values.items():
+        if value is not None:
+            field = LAUNCH_FIELDS.get(_PREFIX + key, key)
+            found[_RENAMED.get(field, field)] = parse_time(value, key) if field == "time" else value
+    return found

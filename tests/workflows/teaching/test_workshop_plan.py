@@ -56,7 +56,7 @@ def test_a_recipe_s_values_win_over_those_of_the_day(tmp_path: Path) -> None:
         (
             "learners = 0\nminutes = 1\n[recipes.ddp]\n",
             1,
-            "learners = 0: expected a whole number, from 1",
+            "learners = 0: expected a whole number from 1 to 1000000",
         ),
         ("learners = 40\nminutes = nan\n[recipes.ddp]\n", 2, "minutes = nan: expected a number above 0"),
         (HEAD, None, "recipes is missing"),
@@ -70,7 +70,7 @@ def test_a_recipe_s_values_win_over_those_of_the_day(tmp_path: Path) -> None:
         (f'{HEAD}[launch]\nbackend = "local"\n[recipes.ddp]\n', 4, "unknown key launch.backend"),
         (f"{HEAD}[recipes.typo]\n", 3, "is a drill"),
         (f'{HEAD}[recipes."../x"]\n', None, "expected a name"),
-        ("learners = \n", None, "not TOML"),
+        ("learners = \n", 1, "not valid TOML"),
     ],
 )
 def test_a_mistake_is_shown_with_its_file_its_line_and_its_key(

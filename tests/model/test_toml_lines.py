@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
-from coach.config.lines import key_lines, line_of
+from coach.model.toml_lines import key_lines
+from coach.model.toml_schema import TomlFile
 
 TEXT = '''# a comment = "not a key"
 runs_root = "/x" # and = another
@@ -38,9 +40,10 @@ def paths(table: dict[str, Any], around: tuple[str, ...] = ()) -> set[tuple[str,
 
 
 def test_every_key_has_its_line() -> None:
-    lines = key_lines(TEXT)
+    file = TomlFile(Path("f"), TEXT)
     torch = ("environments", "py torch")
-    assert {path: line_of(lines, path) for path in paths(tomllib.loads(TEXT))} == {
+    at = {path: file.at(".".join(path)) for path in paths(tomllib.loads(TEXT))}
+    assert {path: int(place.removeprefix("f:")) for path, place in at.items()} == {
         ("runs_root",): 2,
         ("launch",): 3,
         ("launch", "partition"): 3,
@@ -61,5 +64,5 @@ def test_every_key_has_its_line() -> None:
 
 
 def test_a_key_that_is_missing_has_no_line() -> None:
-    assert line_of(key_lines(TEXT), ("nowhere",)) is None
+    assert TomlFile(Path("f"), TEXT).at("nowhere") == "f"
     assert key_lines("") == {}

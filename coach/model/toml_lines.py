@@ -33,15 +33,6 @@ def key_lines(text: str) -> Mapping[KeyPath, int]:
     return _Scanner(text).lines()
 
 
-def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
-    """The line of a key, or of the nearest table that contains it."""
-    for length in range(len(path), 0, -1):
-        line = lines.get(path[:length])
-        if line is not None:
-            return line
-    return None
-
-
 class _Scanner:
     def __init__(self, text: str) -> None:
         self._text = text
