@@ -103,11 +103,7 @@ def guarded(command: Callable[[], int]) -> int:
     try:
         return _flushed(command)
     except UserError as error:
-        print(f"coach: {printable(error.message)}", file=sys.stderr)
-        if error.hint:
-            print(f"  {printable(error.hint)}", file=sys.stderr)
-        for line in error.diff:
-            print(printable(line.expandtabs(4)), file=sys.stderr)
+        report(error)
         return error.exit_status
     except BrokenPipeError:
         _discard_output()  # the reader (head, less) has closed the pipe
@@ -122,6 +118,13 @@ def guarded(command: Callable[[], int]) -> int:
         if isinstance(error, OSError) and error.filename is None:
             _discard_output()
         return 2
+
+
+def report(error: UserError) -> None:
+    """Print an error on standard error: what is wrong, what would be right, and its further lines."""
+    hint = (f"  {error.hint}",) if error.hint else ()
+    for line in (f"coach: {error.message}", *hint, *error.diff):
+        print(printable(line.expandtabs(4)), file=sys.stderr)
 
 
 def _flushed(command: Callable[[], int]) -> int:

@@ -10,8 +10,8 @@ from dataclasses import asdict
 
 from coach.analysis.spelling.sizes import format_bytes
 from coach.cli import sentence
+from coach.cli.acting import is_confirmed
 from coach.cli.reading_io import slurm_io
-from coach.cli.runs_clean import is_agreed
 from coach.cli.text import add_format, print_json, print_line, print_table, say
 from coach.config import Settings, Switch
 from coach.runs import expand_home
@@ -84,7 +84,7 @@ def _fetch(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _clean(is_confirmed: bool, settings: Settings) -> int:
+def _clean(is_agreed: bool, settings: Settings) -> int:
     io = slurm_io(settings)
     found = find_generated(settings, io, user_name())
     if not found.sets:
@@ -100,9 +100,9 @@ def _clean(is_confirmed: bool, settings: Settings) -> int:
         say(f"kept: {', '.join(found.readers)} may be reading them")
         return 1
     what = f"{len(found.sets)} generated set{'' if len(found.sets) == 1 else 's'}"
-    if not is_confirmed:
+    if not is_agreed:
         refuse_if_readonly(settings, "removes nothing", Switch.CLEAN)
-    if not (is_confirmed or is_agreed(f"{what}, {format_bytes(found.size_bytes)}")):
+    if not is_confirmed(f"remove {what}, {format_bytes(found.size_bytes)}", is_agreed):
         say("nothing was removed")
         return 1
     problems: list[str] = []

@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from coach.cli.launch_own import add_own
 from coach.cli.text import add_format
@@ -18,16 +19,22 @@ from coach.node.brake import DEFAULT_AFTER
 from coach.node.gpm import GPM_HELP
 from coach.node.share import HELP
 
-_COUNTS = (
-    "nodes",
-    "gpus",
-    "nproc_per_node",
-    "cpus_per_task",
-    "cpus_per_gpu",
-    "max_restarts",
-    "random",
-    "at_once",
+_AS_GIVEN = (
+    *("backend", "until_done", "resume_with", "partition", "account", "qos", "reservation", "constraint"),
+    *("exclude", "mem", "gpu_type", "gpu_request", "environment", "has_gpm", "python", "brake"),
 )
+"""Fields of a request that take an option's value as it is."""
+_COUNTS = {
+    "num_nodes": "--nodes",
+    "gpus_per_node": "--gpus",
+    "nproc_per_node": "--nproc-per-node",
+    "cpus_per_task": "--cpus-per-task",
+    "cpus_per_gpu": "--cpus-per-gpu",
+    "max_restarts": "--max-restarts",
+    "num_random": "--random",
+    "at_once": "--at-once",
+}
+"""Field of a request → its option."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,8 +50,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_resources(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--nodes", metavar="N", help="nodes (default: 1)")
-    parser.add_argument("--gpus", metavar="N", help="GPUs per node; 0: train on CPUs")
+    parser.add_argument("--nodes", dest="num_nodes", metavar="N", help="nodes (default: 1)")
+    parser.add_argument("--gpus", dest="gpus_per_node", metavar="N", help="GPUs per node; 0: train on CPUs")
     parser.add_argument("--nproc-per-node", metavar="N", help="ranks per node (default: one per GPU)")
     parser.add_argument("--time", metavar="T", help="time limit in Slurm's spelling, for example 30:00")
     parser.add_argument("--partition", metavar="P", help="the partition of the job")
@@ -73,6 +80,7 @@ def _add_resources(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--gpm",
+        dest="has_gpm",
         action=argparse.BooleanOptionalAction,
         help=f"measure {GPM_HELP}",
     )
@@ -109,7 +117,7 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
         help="a run for each value: lr=1e-4,1e-3, batch_size=16..128*2; with several options, a run for "
         "each combination",
     )
-    parser.add_argument("--random", metavar="N", help="N runs of a sweep, drawn at random")
+    parser.add_argument("--random", dest="num_random", metavar="N", help="N runs of a sweep, drawn at random")
     parser.add_argument(
         "--at-once", metavar="N", help="runs of a sweep that may run at the same time (default: 4)"
     )
@@ -131,6 +139,7 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
     """Options for the training environment, also of `drill`."""
     parser.add_argument(
         "--env",
+        dest="environment",
         metavar="ENV",
         help=(
             "training environment: a name from the config, or for example venv=/path, conda=NAME, "
@@ -167,39 +176,17 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
 
 
 def request_of(args: argparse.Namespace) -> LaunchRequest:
-    """The request. Raises UserError for a count that is not a number."""
-    counts = {name: _count(getattr(args, name), f"--{name.replace('_', '-')}") for name in _COUNTS}
+    """The request. Raises UserError for an invalid time, pair or place."""
+    counts: dict[str, Any] = {name: _count(getattr(args, name), option) for name, option in _COUNTS.items()}
     return LaunchRequest(
         recipe=args.what or "",
-        backend=args.backend,
-        num_nodes=counts["nodes"],
-        gpus_per_node=counts["gpus"],
-        nproc_per_node=counts["nproc_per_node"],
-        cpus_per_task=counts["cpus_per_task"],
-        cpus_per_gpu=counts["cpus_per_gpu"],
-        max_restarts=counts["max_restarts"],
-        until_done=args.until_done,
-        resume_with=args.resume_with,
         time_limit_s=parse_time(args.time, "--time") if args.time is not None else None,
-        partition=args.partition,
-        account=args.account,
-        qos=args.qos,
-        reservation=args.reservation,
-        constraint=args.constraint,
-        exclude=args.exclude,
-        mem=args.mem,
-        gpu_type=args.gpu_type,
-        gpu_request=args.gpu_request,
-        environment=args.env,
-        has_gpm=args.gpm,
-        python=args.python,
         set=pairs(args.set, "--set"),
         sweep=_sweeps(args.sweep),
-        num_random=counts["random"],
-        at_once=counts["at_once"],
-        brake=args.brake,
         sbatch=pairs(args.sbatch, "--sbatch"),
         share=shared_place(args.share),
+        **{name: getattr(args, name) for name in _AS_GIVEN},
+        **counts,
     )
 
 

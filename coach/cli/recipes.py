@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
+from dataclasses import asdict
 from typing import Any
 
+from coach.cli import report
 from coach.cli.text import add_format, print_json, print_line, print_table, say
 from coach.config import Settings
-from coach.launch.parameters import Parameter, show
+from coach.launch.parameters import show
 from coach.launch.recipe import Recipe, Sweep, is_shipped
 from coach.launch.spelling import format_time
 from coach.model.errors import UserError
@@ -75,9 +76,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             ],
         )
     for problem in problems:
-        say(problem.message)
-        if problem.hint:
-            print_line(f"  {problem.hint}", sys.stderr)
+        report(problem)
     return 2 if problems else 0
 
 
@@ -148,54 +147,33 @@ def _page_as_json(page: Page) -> dict[str, Any]:
     }
 
 
+_AS_WRITTEN = (
+    *("name", "title", "summary", "trainer", "devices", "time_limit_s", "torch", "requires", "gpu_hours"),
+    *("watch", "next", "expects", "uneven_by_design"),
+)
+
+
 def _fields(recipe: Recipe, key: str | None) -> dict[str, Any]:
     sweep = recipe.sweep
     return {
-        "name": recipe.name,
-        "title": recipe.title,
-        "summary": recipe.summary,
-        "trainer": recipe.trainer,
-        "devices": recipe.devices,
+        **{name: getattr(recipe, name) for name in _AS_WRITTEN},
+        **{name: getattr(recipe, name) or None for name in ("teaches", "expect", "duration")},
         "key": key,
-        "time_limit_s": recipe.time_limit_s,
-        "torch": recipe.torch,
-        "requires": list(recipe.requires),
-        "teaches": recipe.teaches or None,
-        "expect": recipe.expect or None,
-        "duration": recipe.duration or None,
-        "gpu_hours": recipe.gpu_hours,
-        "watch": list(recipe.watch),
-        "next": recipe.next,
-        "expects": list(recipe.expects),
-        "uneven_by_design": recipe.uneven_by_design,
         "remedies": {name: dict(changes) for name, changes in recipe.remedies.items()},
         "sweep": _sweep_as_json(sweep) if sweep else None,
         "is_own": not is_shipped(recipe),
         "path": str(recipe.path),
-        "parameters": [_parameter_as_json(parameter) for parameter in recipe.parameters.values()],
+        "parameters": [
+            {**asdict(parameter), "unit": parameter.unit or None} for parameter in recipe.parameters.values()
+        ],
     }
 
 
 def _sweep_as_json(sweep: Sweep) -> dict[str, Any]:
-    told: dict[str, Any] = {"parameter": sweep.parameter, "values": list(sweep.values)}
-    if sweep.divides:
-        told["divides"] = sweep.divides
-    return told
-
-
-def _parameter_as_json(parameter: Parameter) -> dict[str, Any]:
-    return {
-        "name": parameter.name,
-        "type": parameter.type,
-        "default": parameter.default,
-        "unit": parameter.unit or None,
-        "above": parameter.above,
-        "min": parameter.min,
-        "max": parameter.max,
-        "choices": list(parameter.choices),
-        "usual": list(parameter.usual) if parameter.usual else None,
-        "help": parameter.help,
-    }
+    fields = asdict(sweep)
+    if not sweep.divides:
+        del fields["divides"]
+    return fields
 
 
 def _devices(recipe: Recipe) -> str:

@@ -70,34 +70,21 @@ def _print_doubts(queue_error: str | None, forgotten: list[str]) -> None:
         say(f"Slurm has forgotten the job, so how it ended is unknown: {names}")
 
 
+_AS_RECORDED = (
+    *("run_id", "run_dir", "backend", "job_id", "state", "submission", "host", "is_visible"),
+    *("last_word_time_s", "created_time_s", "started_time_s", "ended_time_s", "parent_run_id"),
+)
+_MAPPINGS = ("parameters", "resources", "device", "dataset", "versions")
+
+
 def _fields(item: Run) -> dict[str, Any]:
-    fix: dict[str, Any] | None = (
-        None
-        if item.fix is None
-        else {"rule": item.fix.rule, "title": item.fix.title, "changes": dict(item.fix.changes)}
-    )
+    fix = item.fix
     return {
-        "run_id": item.run_id,
-        "run_dir": item.run_dir,
+        **{name: getattr(item, name) for name in _AS_RECORDED},
         "recipe": item.recipe or None,
-        "backend": item.backend,
-        "job_id": item.job_id,
-        "state": item.state,
-        "submission": item.submission,
-        "host": item.host,
-        "is_visible": item.is_visible,
-        "last_word_time_s": item.last_word_time_s,
-        "created_time_s": item.created_time_s,
-        "started_time_s": item.started_time_s,
-        "ended_time_s": item.ended_time_s,
-        "parent_run_id": item.parent_run_id,
-        "fix": fix,
+        "fix": None if fix is None else {"rule": fix.rule, "title": fix.title, "changes": dict(fix.changes)},
         "sweep": None if item.sweep is None else asdict(item.sweep),
-        "parameters": dict(item.parameters),
-        "resources": dict(item.resources),
-        "device": dict(item.device),
-        "dataset": dict(item.dataset),
-        "versions": dict(item.versions),
+        **{name: dict(getattr(item, name)) for name in _MAPPINGS},
     }
 
 

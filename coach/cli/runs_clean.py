@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from typing import Any
 
 from coach.analysis.spelling.sizes import format_bytes
+from coach.cli.acting import is_confirmed
 from coach.cli.reading_io import slurm_io
 from coach.cli.text import print_line, print_table, say
 from coach.config import Settings, Switch
-from coach.model.errors import UserError
 from coach.sources.machine.user import user_name
 from coach.workflows.jobs.clean import CleanPlan, Selection, clean, plan_clean, still_meant
 from coach.workflows.readonly import refuse_if_readonly
@@ -55,20 +54,20 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     is_json = args.format == "json"
     if not is_json:
         _print_plan(plan, selection)
-    is_confirmed = args.yes and not plan.is_empty
+    is_agreed = args.yes and not plan.is_empty
     is_asked = not plan.is_empty and not args.yes and not is_json
     if is_asked:
         refuse_if_readonly(settings, "removes nothing", Switch.CLEAN)
-        is_confirmed = is_agreed(f"{_summary(plan)}, {format_bytes(plan.size_bytes)}")
-        if is_confirmed:
+        is_agreed = is_confirmed(f"remove {_summary(plan)}, {format_bytes(plan.size_bytes)}", False)
+        if is_agreed:
             plan = still_meant(plan, plan_clean(selection, settings, io, user))
             _print_kept(plan)
     problems: list[str] = []
-    removed_bytes = clean(plan, settings, problems.append) if is_confirmed else None
+    removed_bytes = clean(plan, settings, problems.append) if is_agreed else None
     if is_json:
-        print(json.dumps(_fields(plan, is_confirmed, removed_bytes or 0, problems), indent=2))
+        print(json.dumps(_fields(plan, is_agreed, removed_bytes or 0, problems), indent=2))
     _print_outcome(removed_bytes, problems, is_asked)
-    is_short_of_wish = bool(problems) or (is_asked and not is_confirmed) or bool(args.runs and plan.kept)
+    is_short_of_wish = bool(problems) or (is_asked and not is_agreed) or bool(args.runs and plan.kept)
     return 1 if is_short_of_wish else 0
 
 
@@ -110,14 +109,6 @@ def _print_plan(plan: CleanPlan, selection: Selection) -> None:
 def _print_kept(plan: CleanPlan) -> None:
     for kept in plan.kept:
         say(f"kept: {kept.run_id}: {kept.because}")
-
-
-def is_agreed(what: str) -> bool:
-    """True if the person at the terminal types y. Raises UserError without a terminal."""
-    if not sys.stdin.isatty():
-        raise UserError(f"to be confirmed: {what}", "there is no terminal to ask on; --yes confirms it")
-    print(f"{what}   y removes them, anything else does not: ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() == "y"
 
 
 def _summary(plan: CleanPlan) -> str:

@@ -11,16 +11,18 @@ import json
 import os
 
 from coach.analysis.judging.ticket_markdown import ticket_markdown
+from coach.cli.acting import is_confirmed
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
 from coach.cli.reading_io import slurm_io
-from coach.cli.saving import new_path_of, save_shown
-from coach.cli.shared_ticket import place_of, share_shown
 from coach.cli.text import say
 from coach.config import Settings
 from coach.model.errors import UserError
+from coach.runs import expand_home
+from coach.sources.machine.new_file import refuse_if_there, save_new
 from coach.workflows.backend import resolve_backend
 from coach.workflows.judging import newest_bad
 from coach.workflows.judging.ticket import struck_words, ticket
+from coach.workflows.teaching.shared_ticket import run_to_share, share_ticket
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,25 +45,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 printed or saved, 1 not confirmed, 2 not readable."""
     io = slurm_io(settings)
-    file = None if args.save is None else new_path_of(args.save)
+    file = None if args.save is None else expand_home(args.save).absolute()
+    if file is not None:
+        refuse_if_there(file)
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
     job = args.job if args.job is not None else newest_bad.newest_bad(settings, io, backend)
     if job is None:
         raise UserError("no job of yours is known to have ended badly", "name one: coach ticket JOB")
     if args.share and file is not None:
         raise UserError("--save and --share: two places", "say one")
-    place = place_of(job, settings, io) if args.share else None
-    told = ticket(job, settings, io, args.backend)
-    is_json = args.format == "json"
-    lines = json.dumps(told, indent=2).split("\n") if is_json else ticket_markdown(told)
-    notes = struck_words(told["num_struck"])
+    place = run_to_share(job, settings, io) if args.share else None
+    found = ticket(job, settings, io, args.backend)
+    lines = json.dumps(found, indent=2).split("\n") if args.format == "json" else ticket_markdown(found)
     text = "\n".join(lines) + "\n"
-    if place is not None:
-        return share_shown(place, text, lines, notes, is_known=args.yes)
-    if file is not None:
-        return save_shown(file, text, lines, notes, is_known=args.yes)
+    notes = struck_words(found["num_struck"])
     for line in lines:
         print(line)
-    for note in notes:
-        say(note)
+    if place is not None:
+        directory, run = place
+        if not is_confirmed(f"share it with everybody who can read {directory}", args.yes, notes):
+            say("nothing was shared")
+            return 1
+        say(f"shared {share_ticket(directory, run, text)}")
+    elif file is not None:
+        if not is_confirmed(f"save {file}", args.yes, notes):
+            say("nothing was saved")
+            return 1
+        save_new(file, text)
+        say(f"saved {file}")
+    else:
+        for note in notes:
+            say(note)
     return 0

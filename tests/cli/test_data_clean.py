@@ -42,7 +42,7 @@ def test_generated_sets_are_listed_and_only_yes_removes_them(world: World) -> No
     asked = clean(world)
     assert (asked.returncode, folder.exists()) == (2, True)
     assert str(folder) in asked.stdout
-    assert "to be confirmed: 1 generated set, 2.1 MB" in asked.stderr
+    assert "to be confirmed: remove 1 generated set, 2.1 MB" in asked.stderr
     done = clean(world, "--yes")
     assert (done.returncode, folder.exists(), other.exists()) == (0, False, True), done.stderr
     assert "coach: removed 2.1 MB" in done.stderr

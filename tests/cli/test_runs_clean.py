@@ -86,7 +86,7 @@ def test_runs_to_remove_are_listed_and_without_a_terminal_or_yes_none_is_removed
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ((), "to be confirmed: 1 run"),
+        ((), "to be confirmed: remove 1 run"),
         (("--older-than", "soon"), "expected for example"),
         (("--keep", "-1"), "--keep"),
         (("nothing",), "no such run"),

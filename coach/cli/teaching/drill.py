@@ -6,6 +6,7 @@ import argparse
 import os
 from typing import Any
 
+from coach.cli import report
 from coach.cli.diagnosis_text import finding_lines
 from coach.cli.launch import launch, refuse_second
 from coach.cli.launch_request import add_environment, add_share, add_ways, pairs, shared_place
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     asked = LaunchRequest(
         args.drill,
         args.backend,
-        environment=args.env,
+        environment=args.environment,
         python=args.python,
         set=pairs(args.set, "--set"),
         share=shared_place(args.share),
@@ -106,7 +107,7 @@ def _list(backend: str, format_: str, settings: Settings, io: Io) -> int:
             [(entry.recipe.name, entry.standing, entry.recipe.title) for entry in drills],
         )
     for problem in problems:
-        say(problem.message)
+        report(problem)
     return 2 if problems else 0
 
 

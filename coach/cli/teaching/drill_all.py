@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo
     launches = Launches(settings, os.environ, io, backend, say)
     results: list[DrillResult] = []
     is_stopped = False
-    given = LaunchRequest("", backend, environment=args.env, python=args.python)
+    given = LaunchRequest("", backend, environment=args.environment, python=args.python)
     site = look_at_site(backend, io)
     try:
         for result in run_drills(drills, given, launches, site, io):
