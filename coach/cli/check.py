@@ -22,7 +22,7 @@ from coach.model.judging.finding import Diagnosis, Severity
 from coach.rules.engine import Engine
 from coach.workflows.judging.check import Checker
 from coach.workflows.judging.checked_object import checked_object, jobs_object
-from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.judge import rules_of
 
 _FAIL_ON = {severity.word: severity for severity in Severity}
 

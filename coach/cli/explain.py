@@ -12,7 +12,7 @@ from coach.launch.topics import find_topics, near_topics, topic_of
 from coach.model.errors import UserError
 from coach.rules.documentation import page_text, rule_page
 from coach.rules.registry import find, rule_classes
-from coach.workflows.judging.lazy_engine import rules_of, thresholds_of
+from coach.workflows.judging.judge import rules_of, thresholds_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

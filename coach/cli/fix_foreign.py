@@ -20,7 +20,7 @@ from coach.model.errors import UserError
 from coach.sources.io import Io
 from coach.workflows.jobs.lost_work import lost_of_job
 from coach.workflows.judging.check import Checked
-from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.judge import rules_of
 from coach.workflows.launching.config_advice import advise
 from coach.workflows.launching.foreign_fix import ForeignFix, ForeignFixes, fixes_of_job
 

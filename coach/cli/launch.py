@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from coach.cli import check, compare
     from coach.launch import recipe
     from coach.rules import engine
-    from coach.workflows.judging import lazy_engine
+    from coach.workflows.judging import judge
     from coach.workflows.launching import dry_run, still_going
 else:
     check, compare = late("coach.cli", "check", "compare")
     recipe = late("coach.launch", "recipe")
     engine = late("coach.rules", "engine")
-    lazy_engine = late("coach.workflows.judging", "lazy_engine")
+    judge = late("coach.workflows.judging", "judge")
     dry_run, still_going = late("coach.workflows.launching", "dry_run", "still_going")
 
 HAS_WORDS_BEHIND = True
@@ -158,7 +158,7 @@ def _wait(plan: Plan, submitted: Sequence[Submitted], io: Io) -> list[str | None
 def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: Io) -> None:
     """Print the cause of a bad end in one line, if the run shows it."""
     with contextlib.suppress(UserError):
-        rules = engine.Engine(lazy_engine.rules_of(settings))
+        rules = engine.Engine(judge.rules_of(settings))
         found = check.diagnose(submitted.run_id, settings, io, rules, plan.backend).findings
         for finding in (finding for finding in found if finding.is_primary):
             say(f"{finding.rule} {finding.name}: {finding.summary}")

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         remembered,
         stacks,
     )
-    from coach.workflows.judging import lazy_engine
+    from coach.workflows.judging import judge
     from coach.workflows.launching import (
         find_again,
         fix_offer,
@@ -93,7 +93,7 @@ else:
     attach, ended_jobs, job_actions = late("coach.workflows.jobs", "attach", "ended_jobs", "job_actions")
     remembered = late("coach.workflows.jobs", "remembered")
     lost_work, place_in_queue, stacks = late("coach.workflows.jobs", "lost_work", "place_in_queue", "stacks")
-    lazy_engine = late("coach.workflows.judging", "lazy_engine")
+    judge = late("coach.workflows.judging", "judge")
     find_again, fix_offer, foreign_fix = late(
         "coach.workflows.launching", "find_again", "fix_offer", "foreign_fix"
     )
@@ -282,7 +282,7 @@ class LiveFixes:
         """The fixes of a job that coach did not launch, and the work that ending it now would lose. It
         changes nothing."""
         found = foreign_fix.fixes_of_job(
-            target, history, diagnosis, lazy_engine.rules_of(self._reach.settings), self._reach.io
+            target, history, diagnosis, judge.rules_of(self._reach.settings), self._reach.io
         )
         job = target.job
         if job is None or job.state != "RUNNING":
@@ -502,7 +502,7 @@ class LiveQuestions:
             return topic.text()
         settings = self._reach.settings
         page = documentation.rule_page(
-            registry.find(code), lazy_engine.thresholds_of(settings, code), code in settings.muted_rules
+            registry.find(code), judge.thresholds_of(settings, code), code in settings.muted_rules
         )
         return documentation.page_text(page)
 

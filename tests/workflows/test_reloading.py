@@ -11,7 +11,7 @@ from coach.config.reload import Follower
 from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis
 from coach.model.snapshot import TargetSnapshot, Watch
-from coach.workflows.judging.lazy_engine import LazyEngine
+from coach.workflows.judging.judge import Context, ReadTarget, judge
 from coach.workflows.watching.live_session import WatchSession
 from coach.workflows.watching.world import World, slurm_sources
 from tests.sources.fake_io import FakeIo
@@ -90,18 +90,18 @@ def test_the_pause_that_the_site_demands_holds_also_for_a_job_that_has_just_come
 
 def test_muting_and_advice_that_change_while_coach_runs_apply_at_the_next_look() -> None:
     settings = Settings(Path("/r"), Path("/c"), Path("/d"))
-    engine = LazyEngine(settings)
+    context = Context(settings, FakeIo())
     snapshot = TargetSnapshot(target="17", now_s=None, job=None, run=None, exit=None)
 
     def judged() -> Diagnosis:
-        return engine.diagnose(snapshot, History())
+        return judge(ReadTarget(snapshot, History()), context)
 
     assert "NUM001.consecutive" in judged().thresholds
-    engine.use(replace(settings, muted_rules=frozenset({"NUM001"})))
+    context.use(replace(settings, muted_rules=frozenset({"NUM001"})))
     assert "NUM001.consecutive" not in judged().thresholds
-    engine.use(replace(settings, muted_rules=frozenset({"NUM01"})))
+    context.use(replace(settings, muted_rules=frozenset({"NUM01"})))
     assert "NUM001.consecutive" in judged().thresholds
-    assert "there is no rule 'NUM01'" in (engine.problem or "")
-    engine.use(replace(settings, advice={"NUM001": Advice("x")}))
+    assert "there is no rule 'NUM01'" in (context.problem or "")
+    context.use(replace(settings, advice={"NUM001": Advice("x")}))
     assert judged().findings == ()
-    assert engine.problem is None
+    assert context.problem is None

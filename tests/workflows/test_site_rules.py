@@ -20,7 +20,7 @@ from coach.sources.io import SystemIo
 from coach.sources.runs.run_files import read_run
 from coach.workflows import backend
 from coach.workflows.backend import resolve_backend
-from coach.workflows.judging.lazy_engine import rules_of, with_advice
+from coach.workflows.judging.judge import rules_of, with_advice
 from coach.workflows.launching.defaults import locked_fields, with_defaults
 from coach.workflows.launching.prepare import plan_for
 from coach.workflows.launching.relaunch import ParentChoice, relaunch

@@ -37,7 +37,7 @@ from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.workflows.backend import resolve_backend
 from coach.workflows.judging.earlier_runs import PastRuns, joined, rows_of
 from coach.workflows.judging.job_files import ForeignFiles
-from coach.workflows.judging.lazy_engine import with_advice
+from coach.workflows.judging.judge import with_advice
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import (
     Target,
@@ -132,7 +132,7 @@ class Checker:
             known = list_runs(self._io, self._settings.runs_root, run_index(self._settings))
             self._past.catch_up(this, known, self._io, self._read_past)
         seen = stacks_kept.with_stacks(diagnosis, snapshot, self._settings)
-        told = self._beside_others(room_now.with_room(seen, snapshot, self._io), snapshot, this)
+        told = self._beside_others(room_now.RoomNow(self._io).added_to(seen, snapshot), snapshot, this)
         told = self._as_told(told, _paths_read(target, snapshot, files))
         waiting = waiting_of(snapshot.job, self._io, self._paths.known)
         return Checked(told, snapshot, read, history=history, waiting=waiting, note=target.note)
@@ -151,7 +151,7 @@ class Checker:
         target = Target(run_dir.name, TargetKind.RUN, run_dir)
         snapshot, history, diagnosis, _ = self._read(target, JobList((), False))
         this = self._past.note(snapshot, history, diagnosis)
-        told = self._with_past(room_now.with_room(diagnosis, snapshot, self._io), snapshot, this)
+        told = self._with_past(room_now.RoomNow(self._io).added_to(diagnosis, snapshot), snapshot, this)
         return Checked(told, snapshot, None, history=history)
 
     def own_jobs(self, user: str | None = None) -> tuple[list[Judged], int]:

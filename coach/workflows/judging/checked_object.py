@@ -16,7 +16,7 @@ from coach.node.secret_words import mask_values
 from coach.rules.engine import Engine
 from coach.sources.io import Io
 from coach.workflows.judging.check import Checked, Checker
-from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.judge import rules_of
 
 
 def checked_object(checked: Checked) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from coach.model.errors import UserError
 from coach.rules.engine import Engine
 from coach.sources.io import Io
 from coach.workflows.judging.check import Checker
-from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.judge import rules_of
 from coach.workflows.judging.targets import Target
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
@@ -45,6 +45,15 @@ LIVE_INTERVAL_S = 60.0
 Read = Callable[[Run | Job], tuple[TargetSnapshot, History, Diagnosis]]
 
 
+@dataclass(slots=True)
+class _Look:
+    """The facts about a target at a time, and the findings that were made of them."""
+
+    time_s: float
+    this: PastRun | None
+    findings: tuple[Finding, ...] | None = None
+
+
 class PastRuns:
     """One user's memory of past runs, and the findings from it. Used by one thread at a time."""
 
@@ -54,23 +63,20 @@ class PastRuns:
         self._verdicts = OwnVerdicts(settings.cache_dir)
         self._seen: tuple[Job, ...] | None = None
         self._seen_runs: list[PastRun] | None = None
-        self._live: dict[str, tuple[float, tuple[Finding, ...]]] = {}
-
-    def judge(
-        self, rules: Iterable[Rule], snapshot: TargetSnapshot, history: History, diagnosis: Diagnosis
-    ) -> Diagnosis:
-        """The diagnosis with the findings about earlier runs. Keeps the result of a run that has ended."""
-        looked_s, found = self._live.get(snapshot.target, (0.0, ()))
-        now_s = snapshot.now_s
-        if snapshot.has_ended or now_s is None or not 0 <= now_s - looked_s < LIVE_INTERVAL_S:
-            this = self.note(snapshot, history, diagnosis)
-            found = () if this is None else self.findings(rules, snapshot, this)
-            self._live[snapshot.target] = (now_s or 0.0, found)
-        return joined(diagnosis, found)
+        self._looks: dict[str, _Look] = {}
 
     def note(self, snapshot: TargetSnapshot, history: History, diagnosis: Diagnosis) -> PastRun | None:
         """The facts to remember about this target; they are kept if it has ended. None if it is neither a run
-        nor a job, or belongs to another user."""
+        nor a job, or belongs to another user. Those of a target that goes on are renewed once a minute."""
+        look, now_s = self._looks.get(snapshot.target), snapshot.now_s
+        age_s = now_s - look.time_s if look is not None and now_s is not None else math.inf
+        if look is not None and not snapshot.has_ended and 0 <= age_s < LIVE_INTERVAL_S:
+            return look.this
+        this = self._facts(snapshot, history, diagnosis)
+        self._looks[snapshot.target] = _Look(now_s or 0.0, this)
+        return this
+
+    def _facts(self, snapshot: TargetSnapshot, history: History, diagnosis: Diagnosis) -> PastRun | None:
         whose = snapshot.run or snapshot.job
         if whose is not None and whose.user not in (None, self._user):
             return None
@@ -81,10 +87,16 @@ class PastRuns:
         return this
 
     def findings(self, rules: Iterable[Rule], snapshot: TargetSnapshot, this: PastRun) -> tuple[Finding, ...]:
-        """Findings of the rules about the past."""
+        """Findings of the rules about the past, made once for the same facts."""
+        look = self._looks.get(snapshot.target)
+        if look is not None and look.this is this and look.findings is not None:
+            return look.findings
         looked_at = replace(snapshot, across=across(this, self._known()))
         engine = Engine([rule for rule in rules if rule.code.startswith(FAMILY)])
-        return engine.diagnose(looked_at, History()).findings
+        found = engine.diagnose(looked_at, History()).findings
+        if look is not None:
+            look.findings = found
+        return found
 
     def attempts(self, this: PastRun) -> list[PastRun]:
         """All other attempts at the same work: first those that go on, then those that ended, the latest
@@ -93,7 +105,7 @@ class PastRuns:
         return sorted(same, key=lambda past: past.ended_s or math.inf, reverse=True)
 
     def forget(self, target: str) -> None:
-        self._live.pop(target, None)
+        self._looks.pop(target, None)
 
     def catch_up(self, this: PastRun, known: Iterable[Run], io: Io, read: Read) -> None:
         """Judge its earlier attempts that nobody has judged yet. `known` are runs, newest first."""
@@ -116,6 +128,7 @@ class PastRuns:
                 self.note(*read(each))
             except UserError:
                 continue  # its files are gone or cannot be read: nothing is known of it
+        self._looks.clear()  # findings made before would lack these attempts
 
     def _known(self) -> list[PastRun]:
         """Runs that were judged, and jobs that were only seen in the queue."""

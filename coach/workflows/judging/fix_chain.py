@@ -14,7 +14,7 @@ from coach.model.training.run import Run
 from coach.rules.engine import Engine
 from coach.sources.io import Io
 from coach.workflows.judging.check import Checker
-from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.judge import rules_of
 from coach.workflows.judging.targets import Target, TargetKind, list_runs, run_index, run_or_job
 
 

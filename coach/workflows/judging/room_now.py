@@ -6,6 +6,7 @@ end, so it is told with its age, and it is evidence beside the finding: it chang
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,34 +17,51 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.other_machine import rough_age
 from coach.sources.io import Io
 from coach.sources.machine.disk import Space, read_space
-from coach.sources.machine.quota import Quota, read_mount, read_quota
+from coach.sources.machine.quota import Mount, Quota, read_mount, read_quota
 from coach.sources.machine.user import user_name
 
 _UNKNOWN = frozenset({"END001", "JOB017"})
+_AGAIN_S = 60.0
 
 
-def with_room(diagnosis: Diagnosis, snapshot: TargetSnapshot, io: Io) -> Diagnosis:
-    """The diagnosis; if its first finding knows no cause and there is no room now, the finding says so."""
-    first, run = next(iter(diagnosis.findings), None), snapshot.run
-    if first is None or first.rule not in _UNKNOWN or run is None or not snapshot.has_ended:
-        return diagnosis
-    place = Path(run.run_dir)
-    mount = read_mount(io, place)
-    quota = read_quota(io, mount, user_name()) if mount is not None else None
-    words = room_words(read_space(place), quota)
-    if words is None:
-        return diagnosis
-    ended_s = snapshot.exit.ended_time_s if snapshot.exit is not None else None
-    ended_s = ended_s or (snapshot.job.end_time_s if snapshot.job is not None else None) or run.ended_time_s
-    later = f", {rough_age(max(0.0, io.now() - ended_s))} after its end" if ended_s is not None else ""
-    told = f"{words}{later}"
-    evidence = Evidence(f"{told}: its error may be lost for lack of room", run.run_dir)
-    found = replace(
-        first,
-        summary=f"{first.summary}; {told}",
-        evidence=(*first.evidence[:1], evidence, *first.evidence[1:]),
-    )
-    return replace(diagnosis, findings=(found, *diagnosis.findings[1:]))
+class RoomNow:
+    """Looks at file systems. The quota of each is asked once a minute at most: of an array, every task may
+    have failed."""
+
+    def __init__(self, io: Io) -> None:
+        self._io = io
+        self._looks: dict[Mount | None, tuple[float, str | None]] = {}
+
+    def added_to(self, diagnosis: Diagnosis, snapshot: TargetSnapshot) -> Diagnosis:
+        """The diagnosis; if its first finding knows no cause and there is no room now, the finding says
+        so."""
+        first, run = next(iter(diagnosis.findings), None), snapshot.run
+        if first is None or first.rule not in _UNKNOWN or run is None or not snapshot.has_ended:
+            return diagnosis
+        words = self._words(Path(run.run_dir))
+        if words is None:
+            return diagnosis
+        ended_s = snapshot.exit.ended_time_s if snapshot.exit is not None else None
+        ended_s = ended_s or (snapshot.job.end_time_s if snapshot.job is not None else None)
+        ended_s = ended_s or run.ended_time_s
+        now_s = self._io.now()
+        later = f", {rough_age(max(0.0, now_s - ended_s))} after its end" if ended_s is not None else ""
+        evidence = Evidence(f"{words}{later}: its error may be lost for lack of room", run.run_dir)
+        found = replace(
+            first,
+            summary=f"{first.summary}; {words}{later}",
+            evidence=(*first.evidence[:1], evidence, *first.evidence[1:]),
+        )
+        return replace(diagnosis, findings=(found, *diagnosis.findings[1:]))
+
+    def _words(self, place: Path) -> str | None:
+        mount = read_mount(self._io, place)
+        looked_s, words = self._looks.get(mount, (-math.inf, None))
+        if mount is None or not 0 <= self._io.now() - looked_s < _AGAIN_S:
+            quota = read_quota(self._io, mount, user_name()) if mount is not None else None
+            words = room_words(read_space(place), quota)
+            self._looks[mount] = self._io.now(), words
+        return words
 
 
 def room_words(space: Space | None, quota: Quota | None) -> str | None:

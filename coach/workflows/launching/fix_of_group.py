@@ -16,7 +16,7 @@ from coach.model.judging.finding import Diagnosis
 from coach.rules.engine import Engine
 from coach.sources.io import Io
 from coach.workflows.judging.check import Checked, Checker
-from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.judge import rules_of
 from coach.workflows.judging.targets import list_runs, run_index
 
 

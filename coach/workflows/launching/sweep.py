@@ -35,7 +35,7 @@ from coach.sources.io import Io
 from coach.sources.runs.run_files import parse_run
 from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.job_actions import perform, plan_action
-from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.judge import rules_of
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind, first_of_group, list_runs
 from coach.workflows.launching import start as one

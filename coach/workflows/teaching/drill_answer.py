@@ -28,7 +28,7 @@ from coach.rules.registry import signatures
 from coach.sources.io import Io
 from coach.sources.runs.run_files import read_answer
 from coach.sources.runs.run_index import RunIndex
-from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.judge import rules_of
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind, list_runs, run_or_job
 from coach.workflows.readonly import refuse_if_readonly

@@ -25,7 +25,7 @@ from coach.sources.io import Io
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.sources.slurm.reservations import RESERVATIONS_QUERY, parse_reservations
 from coach.workflows.backend import resolve_backend
-from coach.workflows.judging.lazy_engine import LazyEngine
+from coach.workflows.judging.judge import Context, ReadTarget, judge
 from coach.workflows.launching.defaults import with_defaults
 from coach.workflows.launching.prepare import look_at_site
 from coach.workflows.launching.sweep import plan_all
@@ -60,7 +60,7 @@ class Rehearsal:
         self._backend = resolve_backend(asked, env, settings)
         self._launches = Launches(settings, env, io, self._backend, on_note)
         self._site = look_at_site(self._backend, io)
-        self._engine = LazyEngine(settings)
+        self._context = Context(settings, io, is_alone=True)
         self._reservations: Mapping[str, tuple[str, ...]] | None = None
 
     def try_one(self, item: Item) -> Rehearsed:
@@ -103,7 +103,7 @@ class Rehearsal:
         try:
             return started.ended.result(timeout=self._max_queued_s), None
         except TimeoutError:
-            snapshot, _ = self._launches.read(started.submitted, self._engine.signatures())
+            snapshot, _ = self._launches.read(started.submitted, self._context.signatures())
         if snapshot.state != "PENDING":
             return started.ended.result(), None
         self._launches.cancel(started)
@@ -113,8 +113,8 @@ class Rehearsal:
     def _read(
         self, planned: Rehearsed, submitted: Submitted, state: str | None, waited_for: str | None
     ) -> Rehearsed:
-        snapshot, history = self._launches.read(submitted, self._engine.signatures())
-        found = self._engine.diagnose(snapshot, history).findings
+        snapshot, history = self._launches.read(submitted, self._context.signatures())
+        found = judge(ReadTarget(snapshot, history), self._context).findings
         loud = (each for each in found if each.is_primary and each.severity >= Severity.WARNING)
         run = snapshot.run
         tried = replace(

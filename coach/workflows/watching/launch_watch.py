@@ -31,7 +31,7 @@ from coach.rules.registry import signatures
 from coach.sources.io import Io
 from coach.sources.machine.user import user_name
 from coach.workflows.jobs.job_actions import HasEnded, perform, plan_action
-from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.judge import rules_of
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind, jobs_source
 from coach.workflows.launching.fix_offer import Remedy, offer

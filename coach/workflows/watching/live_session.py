@@ -26,7 +26,7 @@ from coach.sources.machine.user import user_name
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.runs.run_list import BITE_RUNS, RunListSource
 from coach.sources.slurm.overlap_step import StreamSource
-from coach.workflows.judging.lazy_engine import LazyEngine
+from coach.workflows.judging.judge import Context, ReadTarget, judge
 from coach.workflows.judging.targets import (
     Target,
     known_cluster,
@@ -47,6 +47,8 @@ from coach.workflows.watching.world import World
 if TYPE_CHECKING:
     from coach.lookback.glance import Glance
     from coach.lookback.history import History
+    from coach.model.judging.finding import Diagnosis
+    from coach.model.snapshot import TargetSnapshot
 
 STUCK_S = 15.0
 """Seconds. The session's own thread is never busy this long, unless a file system does not answer."""
@@ -111,8 +113,8 @@ class WatchSession:
         self._manners = manners
         self._sharer = Sharer() if manners is not None else None
         self._queue_facts = QueueFacts(world, settings, self._sharer)
-        self._engine = LazyEngine(settings, has_past=not world.is_recorded)
-        self._monitor = Monitor(world.user, self._engine.diagnose, known_cluster(settings))
+        self._context = Context(settings, world.io, is_alone=world.is_recorded)
+        self._monitor = Monitor(world.user, self._diagnose, known_cluster(settings))
         self._poller = Poller(
             self._make_sources, pace=manners.pace if manners is not None else None, is_held=self._is_held
         )
@@ -134,6 +136,9 @@ class WatchSession:
     def snapshot(self) -> Snapshot:
         """The newest snapshot."""
         return self._snapshot
+
+    def _diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
+        return judge(ReadTarget(snapshot, history), self._context)
 
     def start(self, on_update: OnUpdate) -> None:
         """Begin. `on_update` is called from the session's own thread, with a finished value."""
@@ -175,7 +180,7 @@ class WatchSession:
 
         The runs root of a session never changes.
         """
-        self._engine.use(settings)
+        self._context.use(settings)
         with self._lock:
             self._settings = settings
             self._is_watch_new = self._is_judging_new = True
@@ -282,9 +287,9 @@ class WatchSession:
 
     def _apply_rules_problem(self) -> bool:
         """Report that the rules cannot be loaded, and when they can be again."""
-        if self._engine.problem is None and self._told_problem is None:
+        if self._context.problem is None and self._told_problem is None:
             return False
-        self._told_problem = self._engine.problem
+        self._told_problem = self._context.problem
         return self._monitor.apply(Reading("rules", self._world.io.now(), 0.0, None, self._told_problem))
 
     def _forget_ended(self, target: str) -> None:
@@ -313,7 +318,7 @@ class WatchSession:
             if self._is_judging_new:
                 self._is_judging_new = False
                 self._monitor.judge_again()
-        self._engine.forget(dropped)
+        self._context.forget(dropped)
         self._poller.watch(watch)
 
     def _make_sources(self, watch: Watch) -> dict[str, SourceFactory]:
@@ -350,7 +355,7 @@ class WatchSession:
         return target_sources(
             target,
             self._world.io,
-            self._engine.signatures,
+            self._context.signatures,
             self._queue_facts.output_paths,
             self._world.look,
             index=run_index(self._settings, is_live=self._manners is not None),

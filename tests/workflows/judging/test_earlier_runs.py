@@ -23,7 +23,7 @@ from coach.sources.machine.user import user_name
 from coach.sources.runs.verdicts import FILE_NAME, MAX_RUNS, Verdicts
 from coach.workflows.judging.check import Checker
 from coach.workflows.judging.earlier_runs import note_accounting
-from coach.workflows.judging.lazy_engine import LazyEngine
+from coach.workflows.judging.judge import Context, ReadTarget, judge
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import resolve_target
 from tests.analysis.comparing.test_earlier_runs import past
@@ -128,21 +128,22 @@ def test_all_own_jobs_are_judged_before_they_are_compared(
     assert found == {names[0]: ["MEM001"], names[1]: ["MEM001"], names[2]: ["MEM001", "HIS001"]}
 
 
-def screens(machine: Machine) -> Callable[[str, LazyEngine], list[str]]:
-    def look(name: str, engine: LazyEngine) -> list[str]:
+def screens(machine: Machine) -> Callable[[str, Context], list[str]]:
+    def look(name: str, context: Context) -> list[str]:
         io = SystemIo({})
         target = resolve_target(name, machine.settings, io, "local", "ada")
         seen = read_once(
-            target, machine.settings, io, "local", "ada", engine.signatures(), is_queue_asked=False
+            target, machine.settings, io, "local", "ada", context.signatures(), is_queue_asked=False
         )
-        return [finding.rule for finding in engine.diagnose(*seen).findings]
+        return [finding.rule for finding in judge(ReadTarget(*seen), context).findings]
 
     return look
 
 
 def test_the_screens_say_the_same_and_a_recording_nothing_of_the_users_own_past(machine: Machine) -> None:
     names, look = [machine.run(number) for number in range(1, 4)], screens(machine)
-    live, replay = LazyEngine(machine.settings, has_past=True), LazyEngine(machine.settings)
+    io = SystemIo({})
+    live, replay = Context(machine.settings, io), Context(machine.settings, io, is_alone=True)
     assert [look(name, replay) for name in names] == [["MEM001"]] * 3
     assert not (machine.settings.cache_dir / FILE_NAME).exists()
     assert [look(name, live) for name in names] == [["MEM001"], ["MEM001"], ["MEM001", "HIS001"]]

@@ -14,7 +14,7 @@ from coach.rules.engine import Engine
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.tui.live_ports import LiveFixes, Reach
 from coach.workflows.judging.check import Checked, Checker
-from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.judge import rules_of
 from coach.workflows.launching.fix_offer import remedies
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
 from coach.workflows.watching import launch_watch
