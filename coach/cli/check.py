@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from coach.analysis.judging.verdict_object import diagnosis_object
 from coach.cli.cluster import add_options
 from coach.cli.diagnosis_text import checked_lines
 from coach.cli.reading_io import Io, reading_io
@@ -19,10 +20,7 @@ from coach.cli.verdict import WIDTH, verdict_lines
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Severity
-from coach.rules.engine import Engine
 from coach.workflows.judging.check import Checker
-from coach.workflows.judging.checked_object import checked_object, jobs_object
-from coach.workflows.judging.judge import rules_of
 
 _FAIL_ON = {severity.word: severity for severity in Severity}
 
@@ -70,7 +68,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         raise UserError("--log and --metrics need one TARGET", "coach check JOB --log FILE")
     if args.user is not None and args.target is not None:
         raise UserError("--user and TARGET: a target is one job, whoever's it is", "leave out one of them")
-    checker = Checker(settings, io, Engine(rules_of(settings)), args.backend)
+    checker = Checker(settings, io, args.backend)
     if args.target is not None:
         diagnoses, is_stuck = _check_one(args, checker, settings, io)
     else:
@@ -90,7 +88,7 @@ def _check_one(
     if checked.note is not None:
         print(f"coach: {printable(checked.note)}", file=sys.stderr)
     if args.format == "json":
-        print(json.dumps(checked_object(checked), indent=2))
+        print(json.dumps(checked.as_json(), indent=2))
     else:
         for line in checked_lines(checked, io.now(), settings.muted_rules):
             print_line(line)
@@ -103,7 +101,8 @@ def _check_own(args: argparse.Namespace, checker: Checker, io: Io) -> tuple[list
     _tell_left_out(num_left_out)
     diagnoses = [each.diagnosis for each in judged]
     if args.format == "json":
-        print(json.dumps(jobs_object(diagnoses), indent=2))
+        jobs = [diagnosis_object(each) for each in diagnoses]
+        print(json.dumps({"schema": 1, "jobs": jobs}, indent=2))
     else:
         for line in verdict_lines(judged, io.now(), width=_width(), user=args.user):
             print_line(line)
@@ -126,8 +125,3 @@ def _existing(text: str) -> Path:
     if not path.is_file():
         raise UserError(f"{text}: no such file")
     return path
-
-
-def diagnose(text: str, settings: Settings, io: Io, engine: Engine, backend: str | None) -> Diagnosis:
-    """Read one target completely and judge it. Raises UserError if it cannot be read."""
-    return Checker(settings, io, engine, backend).target(text).diagnosis

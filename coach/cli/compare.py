@@ -20,8 +20,7 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.sources.machine.user import user_name
 from coach.workflows.backend import resolve_backend
-from coach.workflows.judging.compared import compare_targets
-from coach.workflows.judging.fix_chain import read_chain
+from coach.workflows.judging.comparing import compare_targets, read_chain
 from coach.workflows.judging.targets import resolve_target
 from coach.workflows.launching.sweep import NoGroup, read_group
 
@@ -73,7 +72,7 @@ def _compare(before: str, after: str, settings: Settings, io: Io, backend: str, 
 def _show_group(args: argparse.Namespace, settings: Settings, io: Io, backend: str, user: str) -> int:
     text, format_ = args.before, args.format
     try:
-        group = read_group(text, settings, io, backend, user)
+        group = read_group(text, settings, io, backend)
         if args.best is not None:
             group = replace(group, points=best_first(group.points, args.best))
     except NoGroup:

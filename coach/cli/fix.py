@@ -32,7 +32,7 @@ from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 from coach.sources.machine.user import user_name
 from coach.workflows.judging.check import Checked
-from coach.workflows.judging.compared import compare_targets
+from coach.workflows.judging.comparing import compare_targets
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind
 from coach.workflows.launching.fix_of_group import run_to_fix

@@ -25,23 +25,20 @@ from coach.model.launching.launch import (
     Plan,
     Submitted,
 )
-from coach.sources.machine.user import user_name
 from coach.workflows.launching.refusals import remember_answers
 from coach.workflows.launching.start import check_ready, wait
 from coach.workflows.launching.sweep import prepare, read_group, submit
 from coach.workflows.readonly import refuse_if_readonly
 
 if TYPE_CHECKING:
-    from coach.cli import check, compare
+    from coach.cli import compare
     from coach.launch import recipe
-    from coach.rules import engine
-    from coach.workflows.judging import judge
+    from coach.workflows.judging import check
     from coach.workflows.launching import dry_run, still_going
 else:
-    check, compare = late("coach.cli", "check", "compare")
+    compare = late("coach.cli", "compare")
     recipe = late("coach.launch", "recipe")
-    engine = late("coach.rules", "engine")
-    judge = late("coach.workflows.judging", "judge")
+    check = late("coach.workflows.judging", "check")
     dry_run, still_going = late("coach.workflows.launching", "dry_run", "still_going")
 
 HAS_WORDS_BEHIND = True
@@ -158,8 +155,7 @@ def _wait(plan: Plan, submitted: Sequence[Submitted], io: Io) -> list[str | None
 def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: Io) -> None:
     """Print the cause of a bad end in one line, if the run shows it."""
     with contextlib.suppress(UserError):
-        rules = engine.Engine(judge.rules_of(settings))
-        found = check.diagnose(submitted.run_id, settings, io, rules, plan.backend).findings
+        found = check.Checker(settings, io, plan.backend).target(submitted.run_id).diagnosis.findings
         for finding in (finding for finding in found if finding.is_primary):
             say(f"{finding.rule} {finding.name}: {finding.summary}")
             say(f"`coach check {submitted.run_id}` shows the evidence")
@@ -169,7 +165,7 @@ def _show_group(plan: Plan, settings: Settings, io: Io, format_: str) -> bool:
     """Print the table of an ended group. True if each run gave a result: a measurement, or that memory is
     insufficient."""
     group_id = plan.request.sweep_point.group_id if plan.request.sweep_point else plan.run_id
-    group = read_group(group_id, settings, io, plan.backend, user_name())
+    group = read_group(group_id, settings, io, plan.backend)
     if format_ != "json":
         compare.print_group(group)
     return all(point.is_result for point in group.points)

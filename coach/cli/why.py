@@ -27,12 +27,10 @@ from coach.workflows.backend import resolve_backend
 
 if TYPE_CHECKING:
     from coach.workflows import sharing
-    from coach.workflows.judging import checked_object, kept_verdicts, newest_bad
+    from coach.workflows.judging import check, kept_verdicts, newest_bad
 else:
     sharing = late("coach.workflows", "sharing")
-    checked_object, kept_verdicts, newest_bad = late(
-        "coach.workflows.judging", "checked_object", "kept_verdicts", "newest_bad"
-    )
+    check, kept_verdicts, newest_bad = late("coach.workflows.judging", "check", "kept_verdicts", "newest_bad")
 
 _FAIL_ON = {severity.word: severity for severity in Severity}
 _WIDTH = 160
@@ -89,7 +87,7 @@ def _is_grave(verdict: Mapping[str, Any], least: Severity) -> bool:
 def _judged(job: str, settings: Settings, io: Io, args: argparse.Namespace) -> Mapping[str, Any]:
     """Read and judge the job; if it has ended, store its verdict. Raises UserError."""
     try:
-        verdict, checked = checked_object.judged(job, settings, io, args.backend, args.ended)
+        checked = check.Checker(settings, io, args.backend, ended_as=args.ended).target(job)
     except UnknownTarget:
         kept = kept_verdicts.kept_of_forgotten(job, settings)
         if kept is None:
@@ -98,13 +96,15 @@ def _judged(job: str, settings: Settings, io: Io, args: argparse.Namespace) -> M
         return kept
     if checked.note is not None:
         say(checked.note)
+    verdict = checked.verdict()
     kept_verdicts.keep(settings, io, checked.snapshot, verdict)
     return verdict
 
 
 def _write_verdict(run_dir: Path, settings: Settings, io: Io) -> int:
     """Called by a job at its own end: judge the run by its files alone, and print the lines for its log."""
-    verdict, checked = checked_object.judged(run_dir, settings, io, "local")
+    checked = check.Checker(settings, io, "local").ended_run(run_dir)
+    verdict = checked.verdict()
     kept_verdicts.keep(settings, io, checked.snapshot, verdict, is_by_job=True)
     for line in log_lines(verdict):
         print_line(line)

@@ -265,17 +265,15 @@ def play(coach: InstalledCoach, story: Story, small: str, big: str) -> None:
 def relaunch(run_id: str) -> str:
     """Apply the first fix of a run's finding, as the screens do; the id of the child."""
     from coach.cli import load_settings
-    from coach.cli.check import diagnose
-    from coach.rules.engine import Engine
-    from coach.rules.registry import build
     from coach.sources.io import SystemIo, scrubbed_environment
     from coach.sources.machine.user import user_name
     from coach.tui.live_ports import Ports, Reach
+    from coach.workflows.judging.check import Checker
     from coach.workflows.judging.one_reading import read_once
     from coach.workflows.judging.targets import resolve_target
 
     settings, io, user = load_settings(), SystemIo(scrubbed_environment(os.environ)), user_name()
-    (finding, *_) = diagnose(run_id, settings, io, Engine(build()), "slurm").findings
+    (finding, *_) = Checker(settings, io, "slurm").target(run_id).diagnosis.findings
     target = resolve_target(run_id, settings, io, "slurm", user)
     snapshot, history = read_once(target, settings, io, "slurm", user, ())
     assert snapshot.run is not None

@@ -7,18 +7,18 @@ not ask again for the next. When nobody names a target, `own_targets` lists thos
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from coach.analysis.comparing.time_to_target import time_to_target
 from coach.analysis.jobs.belonging import Parts, is_of_another_cluster, without_rests
 from coach.analysis.judging.several_jobs import Judged, whole, worst_first
+from coach.analysis.judging.verdict_object import diagnosis_object, kept_object
+from coach.analysis.judging.waiting import PENDING
 from coach.analysis.spelling.printable import printable
-from coach.analysis.teaching.withheld_findings import as_told
 from coach.config import Settings
-from coach.late import late
-from coach.launch.recipe import drill_names
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, NotMeasured
@@ -27,17 +27,16 @@ from coach.model.reading import JobList
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
-from coach.rules.engine import Engine
-from coach.rules.registry import signatures
+from coach.node.secret_words import mask_values
+from coach.rules.base import Rule
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.machine.user import user_name
-from coach.sources.runs.run_files import run_around
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.workflows.backend import resolve_backend
-from coach.workflows.judging.earlier_runs import PastRuns, joined, rows_of
+from coach.workflows.judging.earlier_runs import rows_of
 from coach.workflows.judging.job_files import ForeignFiles
-from coach.workflows.judging.judge import with_advice
+from coach.workflows.judging.judge import Context, Draft, ReadTarget, among_others, by_itself, judge, rules_of
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import (
     Target,
@@ -53,11 +52,6 @@ from coach.workflows.judging.targets import (
 )
 from coach.workflows.judging.why_pending import waiting_of
 from coach.workflows.sharing import share_diagnosis
-
-if TYPE_CHECKING:
-    from coach.workflows.judging import room_now, stacks_kept
-else:
-    room_now, stacks_kept = late("coach.workflows.judging", "room_now", "stacks_kept")
 
 _STDIN_PATH = Path("/dev/stdin")
 
@@ -95,27 +89,59 @@ class Checked:
     note: str | None = None
     """A file that has the target's name as well."""
 
+    def as_json(self) -> dict[str, Any]:
+        """The public JSON. A whole array also has its tasks, as `jobs`."""
+        found: dict[str, Any] = {**diagnosis_object(self.diagnosis)}
+        if self.files is not None:
+            found |= asdict(self.files)
+        run = self.snapshot.run
+        if run is not None and run.segments:
+            found["segments"] = [asdict(segment) for segment in run.segments]
+        target = time_to_target(self.snapshot)
+        if target is not None:
+            found["time_to_target"] = asdict(target)
+        if self.waiting is not None:
+            found[PENDING] = dict(self.waiting)
+        if self.parts:
+            found["jobs"] = [diagnosis_object(part.diagnosis) for part in self.parts]
+        return found
+
+    def verdict(self) -> dict[str, Any]:
+        """The verdict to keep: the public JSON with the target's end, and with secrets struck from the quoted
+        lines."""
+        masked: dict[str, Any] = mask_values(kept_object(self.diagnosis, self.as_json()))
+        return masked
+
 
 class Checker:
-    """Judges targets for one command."""
+    """Reads and judges targets for one command. Raises UserError for a mistake in the settings of the
+    rules."""
 
     def __init__(
-        self, settings: Settings, io: Io, engine: Engine, backend: str | None, ended_as: str | None = None
+        self,
+        settings: Settings,
+        io: Io,
+        backend: str | None = None,
+        *,
+        rules: Sequence[Rule] | None = None,
+        ended_as: str | None = None,
+        is_alone: bool = False,
     ) -> None:
-        """`ended_as`: the state of a job that Slurm still calls COMPLETING."""
-        self._ended_as = ended_as
+        """`rules`: None for those of the settings. `ended_as`: the state of a job that Slurm still calls
+        COMPLETING. `is_alone`: judge each target by its own content alone, as for a comparison."""
         self._settings = settings
         self._io = io
-        self._engine = engine
+        self._ended_as = ended_as
+        self._context = Context(
+            settings, io, rules_of(settings) if rules is None else rules, is_alone=is_alone
+        )
         self._backend = resolve_backend(backend or settings.launch.backend, os.environ)
         self._user = user_name()
         self._paths = output_paths_of(io, settings)
-        self._past = PastRuns(settings)
-        self._drills = drill_names()
 
     def target(self, text: str, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()) -> Checked:
-        """Judge one target. `logs` and `metrics` that are named replace those that would be found. Raises
-        UserError if it cannot be read."""
+        """Judge one target beside its earlier attempts, and tell the cohort. `logs` and `metrics` that are
+        named replace those that would be found. Raises UserError if it cannot be read."""
         target = resolve_target(text, self._settings, self._io, self._backend, self._user, self._paths)
         if target.parts is not None:
             if logs or metrics:
@@ -124,35 +150,24 @@ class Checker:
                     f"name it: {target.parts.rows[0].job_id}",
                 )
             return replace(self._parts(target.name, target.parts), note=target.note)
-        target = replace(target, logs=logs, metrics=metrics)
-        snapshot, history, diagnosis, files = self._read(target)
-        read = None if files is None else _files_read(snapshot, files)
-        this = self._past.note(snapshot, history, diagnosis)
-        if this is not None and (this.failure is not None or this.samples_per_s is not None):
-            known = list_runs(self._io, self._settings.runs_root, run_index(self._settings))
-            self._past.catch_up(this, known, self._io, self._read_past)
-        seen = stacks_kept.with_stacks(diagnosis, snapshot, self._settings)
-        told = self._beside_others(room_now.RoomNow(self._io).added_to(seen, snapshot), snapshot, this)
-        told = self._as_told(told, _paths_read(target, snapshot, files))
-        waiting = waiting_of(snapshot.job, self._io, self._paths.known)
-        return Checked(told, snapshot, read, history=history, waiting=waiting, note=target.note)
+        read, files = self._read(replace(target, logs=logs, metrics=metrics))
+        draft = by_itself(read, self._context)
+        self._catch_up(draft.this)
+        waiting = waiting_of(read.snapshot.job, self._io, self._paths.known)
+        return Checked(
+            self._shared(draft), read.snapshot, files, history=read.history, waiting=waiting, note=target.note
+        )
 
-    def by_itself(self, target: Target) -> tuple[TargetSnapshot, History, Diagnosis]:
-        """Judge one target without earlier runs: nothing is recorded and nobody is told. Raises UserError if
-        it cannot be read."""
-        snapshot, history, diagnosis, files = self._read(target)
-        told = as_told(diagnosis, snapshot.run, self._drills)
-        return snapshot, history, self._as_told(told, _paths_read(target, snapshot, files))
+    def read_and_judge(self, target: Target, queue: JobList | None = None) -> Checked:
+        """Judge a target beside the earlier runs that are known already: none is read, and the cohort is not
+        told. `queue`: the answer of Slurm, if it need not be asked. Raises UserError if it cannot be read."""
+        read, files = self._read(target, queue)
+        return Checked(judge(read, self._context), read.snapshot, files, history=read.history)
 
     def ended_run(self, run_dir: Path) -> Checked:
-        """Judge a run by its files alone, for the job itself at its end: Slurm is not asked, and no earlier
-        run is read. The cohort is not told: the job tells it once it has reported why it ended. Raises
+        """Judge a run by its files alone, for the job itself at its end: it holds its nodes meanwhile. Raises
         UserError."""
-        target = Target(run_dir.name, TargetKind.RUN, run_dir)
-        snapshot, history, diagnosis, _ = self._read(target, JobList((), False))
-        this = self._past.note(snapshot, history, diagnosis)
-        told = self._with_past(room_now.RoomNow(self._io).added_to(diagnosis, snapshot), snapshot, this)
-        return Checked(told, snapshot, None, history=history)
+        return self.read_and_judge(Target(run_dir.name, TargetKind.RUN, run_dir), JobList((), False))
 
     def own_jobs(self, user: str | None = None) -> tuple[list[Judged], int]:
         """The judged own jobs, or those of another user, worst first, and the number left out; one question
@@ -179,54 +194,32 @@ class Checker:
 
     def _judge_all(self, targets: Sequence[Target], queue: JobList) -> list[Judged]:
         """Judge each target by itself first: each then counts as an earlier run of the others."""
-        read: list[tuple[Diagnosis, TargetSnapshot, PastRun | None, Iterable[Path]]] = []
+        drafts: list[Draft] = []
         if self._paths.summaries is not None:
             self._paths.summaries.want(each.name for each in targets if each.kind is TargetKind.JOB)
         for target in targets:
             try:
-                snapshot, history, diagnosis, files = self._read(target, queue)
-                this = self._past.note(snapshot, history, diagnosis)
-                seen = stacks_kept.with_stacks(diagnosis, snapshot, self._settings)
-                read.append((seen, snapshot, this, _paths_read(target, snapshot, files)))
+                drafts.append(by_itself(self._read(target, queue)[0], self._context))
             except UserError as error:
                 # The reason stands in the place of this diagnosis, and the other targets are judged all the
                 # same.
                 because = NotMeasured("job", error.message, error.hint or "name its log file")
-                diagnosis = Diagnosis(target.name, None, (), (because,))
-                read.append((diagnosis, TargetSnapshot(target.name, None), None, ()))
-        return [
-            Judged(self._as_told(self._beside_others(diagnosis, snapshot, this), paths), snapshot)
-            for diagnosis, snapshot, this, paths in read
-        ]
+                unread = ReadTarget(TargetSnapshot(target.name, None), History())
+                drafts.append(Draft(unread, Diagnosis(target.name, None, (), (because,))))
+        return [Judged(self._shared(draft), draft.target.snapshot) for draft in drafts]
 
-    def _as_told(self, diagnosis: Diagnosis, paths: Iterable[Path]) -> Diagnosis:
-        """Withhold the diagnosis of an open drill also if only one file of its run was named."""
-        for path in paths:
-            diagnosis = as_told(diagnosis, run_around(self._io, path), self._drills)
+    def _shared(self, draft: Draft) -> Diagnosis:
+        """The diagnosis beside all others, which the cohort gets too."""
+        diagnosis = among_others(draft, self._context)
+        if not self._settings.is_readonly:
+            share_diagnosis(draft.target.snapshot.run, diagnosis)
         return diagnosis
 
-    def _beside_others(
-        self, diagnosis: Diagnosis, snapshot: TargetSnapshot, this: PastRun | None
-    ) -> Diagnosis:
-        told = self._with_past(diagnosis, snapshot, this)
-        if not self._settings.is_readonly:
-            share_diagnosis(snapshot.run, told)
-        return told
-
-    def _with_past(self, diagnosis: Diagnosis, snapshot: TargetSnapshot, this: PastRun | None) -> Diagnosis:
-        """Add the findings of earlier runs and the site's advice; withhold everything if the drill is
-        open."""
-        found = () if this is None else self._past.findings(self._engine.rules, snapshot, this)
-        advised = with_advice(joined(diagnosis, found), self._settings.advice)
-        return as_told(advised, snapshot.run, self._drills)
-
-    def _read(
-        self, target: Target, queue: JobList | None = None
-    ) -> tuple[TargetSnapshot, History, Diagnosis, ForeignFiles | None]:
+    def _read(self, target: Target, queue: JobList | None = None) -> tuple[ReadTarget, FilesRead | None]:
         is_foreign = target.kind in (TargetKind.JOB, TargetKind.DIRECTORY)
         files = foreign_files(target, self._io, self._paths) if is_foreign else None
         snapshot, history = read_once(
-            *(target, self._settings, self._io, self._backend, self._user, signatures(self._engine.rules)),
+            *(target, self._settings, self._io, self._backend, self._user, self._context.signatures()),
             queue=queue,
             output_paths=self._paths,
             files=files,
@@ -237,9 +230,19 @@ class Checker:
             raise UserError(
                 f"{printable(target.name)}: a binary file, not a log", "give a text log, a run or a job id"
             )
-        return snapshot, history, self._engine.diagnose(snapshot, history), files
+        read = ReadTarget(snapshot, history, _paths_read(target, snapshot, files))
+        return read, None if files is None else _files_read(snapshot, files)
 
-    def _read_past(self, past: Run | Job) -> tuple[TargetSnapshot, History, Diagnosis]:
+    def _catch_up(self, this: PastRun | None) -> None:
+        """Judge the earlier attempts of this run that nobody has judged, if one of them could explain it."""
+        past = self._context.past
+        if past is None or this is None or (this.failure is None and this.samples_per_s is None):
+            return
+        known = list_runs(self._io, self._settings.runs_root, run_index(self._settings))
+        past.catch_up(this, known, self._io, self._judge_past)
+
+    def _judge_past(self, past: Run | Job) -> None:
+        """Judge an earlier run or job by itself, so that its end is remembered. Raises UserError."""
         if isinstance(past, Job):
             self._paths.learn([past])
             if self._paths.summaries is not None:
@@ -247,9 +250,8 @@ class Checker:
             target = Target(past.job_id, TargetKind.JOB)
         else:
             target = Target(past.run_id, TargetKind.RUN, Path(past.run_dir))
-        snapshot, history, diagnosis, _ = self._read(target, rows_of(past))
-        self._engine.forget(target.name)
-        return snapshot, history, diagnosis
+        by_itself(self._read(target, rows_of(past))[0], self._context)
+        self._context.forget([target.name])
 
 
 def _paths_read(target: Target, snapshot: TargetSnapshot, files: ForeignFiles | None) -> set[Path]:

@@ -25,13 +25,14 @@ from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
+from coach.node.secret_words import mask_text
 from coach.rules.base import Rule
 from coach.rules.engine import Engine
 from coach.sources.io import Io
 from coach.sources.machine.user import user_name
 from coach.sources.runs.seen_jobs import SeenJobs
+from coach.sources.runs.verdicts import Verdicts
 from coach.sources.slurm.node_sets import expand_nodes
-from coach.workflows.judging.own_verdicts import OwnVerdicts
 
 FAMILY = "HIS"
 """Prefix of the codes of the rules about the past."""
@@ -41,8 +42,6 @@ MAX_CAUGHT_UP_BYTES = 32 << 20
 """A run that wrote more is not read only to learn how it ended."""
 LIVE_INTERVAL_S = 60.0
 """Seconds between two looks at the earlier runs of a run that goes on: they do not change faster."""
-
-Read = Callable[[Run | Job], tuple[TargetSnapshot, History, Diagnosis]]
 
 
 @dataclass(slots=True)
@@ -60,7 +59,7 @@ class PastRuns:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._user = user_name()
-        self._verdicts = OwnVerdicts(settings.cache_dir)
+        self._verdicts = Verdicts(settings.cache_dir)
         self._seen: tuple[Job, ...] | None = None
         self._seen_runs: list[PastRun] | None = None
         self._looks: dict[str, _Look] = {}
@@ -83,6 +82,7 @@ class PastRuns:
         nodes = expand_nodes(snapshot.job.nodes) if snapshot.job is not None else ()
         this = past_run(snapshot, history, diagnosis, nodes)
         if this is not None:
+            this = replace(this, summary=mask_text(this.summary or "") or None)  # it quotes a log
             self._verdicts.keep(this)
         return this
 
@@ -107,8 +107,11 @@ class PastRuns:
     def forget(self, target: str) -> None:
         self._looks.pop(target, None)
 
-    def catch_up(self, this: PastRun, known: Iterable[Run], io: Io, read: Read) -> None:
-        """Judge its earlier attempts that nobody has judged yet. `known` are runs, newest first."""
+    def catch_up(
+        self, this: PastRun, known: Iterable[Run], io: Io, judge: Callable[[Run | Job], object]
+    ) -> None:
+        """Judge its earlier attempts that nobody has judged yet. `known` are runs, newest first; `judge` notes
+        the end of one."""
         judged = {past.target for past in self._verdicts.read().values() if past.is_judged}
         left_out = judged | {this.target}
         earlier: list[Run | Job] = [
@@ -125,7 +128,7 @@ class PastRuns:
         ]
         for each in earlier[:MAX_CAUGHT_UP]:
             try:
-                self.note(*read(each))
+                judge(each)
             except UserError:
                 continue  # its files are gone or cannot be read: nothing is known of it
         self._looks.clear()  # findings made before would lack these attempts
@@ -178,7 +181,7 @@ def note_accounting(settings: Settings, told: Iterable[PastJob]) -> None:
         asked, used = each.efficiency.memory_asked_mib, each.efficiency.memory_used_mib
         past = replace(past, memory_asked_mib=None if asked is None else asked / num_nodes)
         pasts.append(replace(past, memory_used_mib=None if used is None else used / num_nodes))
-    OwnVerdicts(settings.cache_dir).keep(*reversed(pasts))
+    Verdicts(settings.cache_dir).keep(*reversed(pasts))
 
 
 def joined(diagnosis: Diagnosis, found: tuple[Finding, ...]) -> Diagnosis:

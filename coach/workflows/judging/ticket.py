@@ -15,7 +15,7 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.sources.io import Io
 from coach.workflows.judging import ticket_facts as facts
-from coach.workflows.judging.checked_object import judged
+from coach.workflows.judging.check import Checker
 from coach.workflows.judging.log_ends import error_and_ends, shortened
 from coach.workflows.judging.struck import without_secrets
 from coach.workflows.judging.ticket_subject import subject_of
@@ -25,7 +25,8 @@ from coach.workflows.judging.tried import what_was_tried
 def ticket(named: str, settings: Settings, io: Io, backend: str | None) -> dict[str, Any]:
     """The ticket of a job, a run, a directory or a log. Raises UserError if it cannot be read, and for an
     open drill. At most 8 RPCs more than `coach check`."""
-    verdict, checked = judged(named, settings, io, backend)
+    checked = Checker(settings, io, backend).target(named)
+    verdict = checked.verdict()
     if is_withheld(verdict):
         raise UserError(
             f"{named}: an open drill: its planted fault is yours to find", "`coach drill` says more"

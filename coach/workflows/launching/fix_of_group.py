@@ -13,16 +13,14 @@ from coach.analysis.queueing.arrays import parse_task_ids
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis
-from coach.rules.engine import Engine
 from coach.sources.io import Io
 from coach.workflows.judging.check import Checked, Checker
-from coach.workflows.judging.judge import rules_of
 from coach.workflows.judging.targets import list_runs, run_index
 
 
 def run_to_fix(name: str, rule: str | None, settings: Settings, io: Io) -> tuple[Checked, str]:
     """The judged run or job to fix, and its name, as `first_with_fix`. Raises UserError."""
-    checker = Checker(settings, io, Engine(rules_of(settings)), None)
+    checker = Checker(settings, io)
     return first_with_fix(name, rule, checker, settings, io)
 
 

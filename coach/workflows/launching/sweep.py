@@ -20,6 +20,7 @@ from coach.launch.array_script import can_be_array
 from coach.launch.recipe import recipe_of
 from coach.launch.resources import Site
 from coach.launch.submit import NoAnswer
+from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.launching.launch import (
     LaunchRequest,
@@ -29,14 +30,11 @@ from coach.model.launching.launch import (
 )
 from coach.model.slurm.job_action import Verb
 from coach.model.training.run import Run
-from coach.rules.engine import Engine
-from coach.rules.registry import signatures
 from coach.sources.io import Io
 from coach.sources.runs.run_files import parse_run
 from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.job_actions import perform, plan_action
-from coach.workflows.judging.judge import rules_of
-from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.check import Checker
 from coach.workflows.judging.targets import Target, TargetKind, first_of_group, list_runs
 from coach.workflows.launching import start as one
 from coach.workflows.launching.group_members import at_once_of, members_of, placed_together, words_of_pace
@@ -134,7 +132,7 @@ def submit(plan: Plan, settings: Settings, env: Mapping[str, str], io: Io) -> tu
     return tuple(done)
 
 
-def read_group(text: str, settings: Settings, io: Io, backend: str, user: str) -> Group:
+def read_group(text: str, settings: Settings, io: Io, backend: str) -> Group:
     """The table of a group. `text` names one of its runs, or is the number of its array. Raises UserError if
     it is neither."""
     known = list_runs(io, settings.runs_root)
@@ -143,17 +141,16 @@ def read_group(text: str, settings: Settings, io: Io, backend: str, user: str) -
     members = group_of(group_id, known)
     if not members:
         raise NoGroup(f"{text}: not a group of runs")
-    engine = Engine(rules_of(settings))
-    read = [_read(run, settings, io, backend, user, engine) for run in members]
+    checker = Checker(settings, io, backend, is_alone=True)
+    read = [_member(run, settings, checker) for run in members]
     sweep = members[0].sweep
     parameter = sweep.parameter if sweep is not None else ""
     return Group(group_id, members[0].recipe, parameter, table(parameter, read))
 
 
-def _read(run: Run, settings: Settings, io: Io, backend: str, user: str, engine: Engine) -> Member:
-    target = Target(run.run_id, TargetKind.RUN, settings.runs_root / run.run_id)
-    snapshot, history = read_once(target, settings, io, backend, user, signatures(engine.rules))
-    return member_of(run, snapshot, history, engine.diagnose(snapshot, history).findings)
+def _member(run: Run, settings: Settings, checker: Checker) -> Member:
+    checked = checker.read_and_judge(Target(run.run_id, TargetKind.RUN, settings.runs_root / run.run_id))
+    return member_of(run, checked.snapshot, checked.history or History(), checked.diagnosis.findings)
 
 
 def _check_room(num_runs: int, at_once: int | None, settings: Settings, io: Io, now_s: float) -> None:

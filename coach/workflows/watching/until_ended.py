@@ -12,7 +12,7 @@ from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
-from coach.workflows.judging.checked_object import judged
+from coach.workflows.judging.check import Checker
 from coach.workflows.judging.kept_verdicts import keep, kept_verdict
 from coach.workflows.judging.targets import TargetKind, resolve_target
 from coach.workflows.watching.live_session import WatchSession, live_session
@@ -50,7 +50,8 @@ class EndWatch:
         kept = kept_verdict(name, self._settings, self._io)
         if kept is not None:
             return kept
-        verdict, checked = judged(name, self._settings, self._io, self._backend)
+        checked = Checker(self._settings, self._io, self._backend).target(name)
+        verdict = checked.verdict()
         keep(self._settings, self._io, checked.snapshot, verdict)
         return verdict
 

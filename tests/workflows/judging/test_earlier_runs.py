@@ -16,7 +16,6 @@ from coach import runs
 from coach.config import Settings
 from coach.model.judging.finding import Finding
 from coach.model.slurm.accounting import Efficiency, PastJob
-from coach.rules.engine import Engine
 from coach.rules.registry import build
 from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
@@ -66,7 +65,7 @@ class Machine:
         shutil.rmtree(self.settings.runs_root / run_id)
 
     def check(self, run_id: str) -> tuple[Finding, ...]:
-        checker = Checker(self.settings, SystemIo({}), Engine(build()), "local")
+        checker = Checker(self.settings, SystemIo({}), "local", rules=build())
         return checker.target(run_id).diagnosis.findings
 
 
@@ -123,7 +122,7 @@ def test_all_own_jobs_are_judged_before_they_are_compared(
     names = [machine.run(number) for number in range(1, 4)]
     io = SystemIo({})
     monkeypatch.setattr(io, "now", lambda: BEGIN_S + 6 * 3600.0)
-    judged, _ = Checker(machine.settings, io, Engine(build()), "local").own_jobs()
+    judged, _ = Checker(machine.settings, io, "local", rules=build()).own_jobs()
     found = {each.diagnosis.target: [finding.rule for finding in each.diagnosis.findings] for each in judged}
     assert found == {names[0]: ["MEM001"], names[1]: ["MEM001"], names[2]: ["MEM001", "HIS001"]}
 
@@ -152,7 +151,7 @@ def test_the_screens_say_the_same_and_a_recording_nothing_of_the_users_own_past(
 
 def test_a_muted_rule_about_the_past_is_silent(machine: Machine) -> None:
     names = [machine.run(number) for number in range(1, 4)]
-    checker = Checker(machine.settings, SystemIo({}), Engine(build(muted=["HIS001"])), "local")
+    checker = Checker(machine.settings, SystemIo({}), "local", rules=build(muted=["HIS001"]))
     assert [finding.rule for finding in checker.target(names[-1]).diagnosis.findings] == ["MEM001"]
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.rules.engine import Engine
 from coach.rules.registry import build
 from coach.sources.io import Query
 from coach.sources.machine.user import user_name
@@ -92,7 +91,7 @@ def test_the_one_bad_task_of_a_named_array_is_judged_however_high_its_number(set
     io, mine = FakeIo(NOW_S), {**BASE, "user": user_name()}
     well = [{**mine, "job_id": f"9_{task}", "state": "COMPLETED"} for task in range(MAX_TARGETS)]
     io.answer("jobs", own_squeue(*well, {**mine, "job_id": "9_900", "state": "OUT_OF_MEMORY"}))
-    checked = Checker(settings, io, Engine(build()), "slurm").target("9")
+    checked = Checker(settings, io, "slurm", rules=build()).target("9")
     assert "9_900" in {part.snapshot.target for part in checked.parts}
     assert (len(checked.parts), checked.num_left_out) == (MAX_TARGETS, 1)
 

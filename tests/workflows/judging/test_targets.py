@@ -22,7 +22,6 @@ from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.slurm.client import JobsSource
 from coach.trusted import UNKNOWN_USER
 from coach.workflows.judging.check import Checked, Checker
-from coach.workflows.judging.checked_object import checked_object
 from coach.workflows.judging.kept_verdicts import keep
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind, locate_target, resolve_target
@@ -172,7 +171,7 @@ def array_seen_as(settings: Settings, *answers: Sequence[dict[str, str]]) -> tup
         with contextlib.suppress(UserError):
             target = resolve_target("17", settings, fake, "slurm", user_name())
     assert target.parts is not None
-    return target.parts, Checker(settings, fake, Engine(build()), "slurm").target("17")
+    return target.parts, Checker(settings, fake, "slurm", rules=build()).target("17")
 
 
 def waiting(job_id: str) -> dict[str, str]:
@@ -209,7 +208,7 @@ def test_an_array_that_slurm_has_forgotten_neither_waits_nor_runs(settings: Sett
 def test_the_kept_verdict_of_a_whole_array_adds_no_row_to_it(settings: Settings) -> None:
     _, checked = array_seen_as(settings, ended(1, 4, "FAILED"))
     before = SeenJobs(settings.cache_dir).read()
-    keep(settings, FakeIo(), checked.snapshot, checked_object(checked))
+    keep(settings, FakeIo(), checked.snapshot, checked.as_json())
     assert SeenJobs(settings.cache_dir).read() == before
 
 
@@ -238,7 +237,7 @@ def test_the_number_of_a_sweep_is_judged_by_the_directories_of_its_runs(
     rows = [{"job_id": "17_0", "state": "COMPLETED"}, {"job_id": "17_1", "state": "FAILED"}]
     waits = [waiting("17_[2-3%1]")]
     fake.answer("jobs", own_squeue(*({**common, **row} for row in ([] if is_forgotten else rows) + waits)))
-    checked = Checker(settings, fake, Engine(build()), "slurm").target("17")
+    checked = Checker(settings, fake, "slurm", rules=build()).target("17")
     (found,) = (each for each in checked.diagnosis.findings if each.is_primary)
     assert (found.rule, found.summary) == ("COD001", "1 of 4 (17_1): ValueError: no such class")
     assert "log" not in {each.what for each in checked.diagnosis.not_measured}

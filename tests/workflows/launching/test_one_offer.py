@@ -10,11 +10,9 @@ import pytest
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.launching.launch import Plan, Submitted
-from coach.rules.engine import Engine
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.tui.live_ports import LiveFixes, Reach
 from coach.workflows.judging.check import Checked, Checker
-from coach.workflows.judging.judge import rules_of
 from coach.workflows.launching.fix_offer import remedies
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
 from coach.workflows.watching import launch_watch
@@ -30,8 +28,7 @@ class FrontEnds:
         self.shell.run(PARENT, {"lr": 1000.0})
         self.settings = Settings(root / "runs", root / "cache", root)
         self.io = SystemIo(scrubbed_environment(self.shell.env))
-        engine = Engine(rules_of(self.settings))
-        self.checked: Checked = Checker(self.settings, self.io, engine, None).target(PARENT)
+        self.checked: Checked = Checker(self.settings, self.io).target(PARENT)
 
     def on_the_screen(self, is_trial: bool = False) -> RelaunchOffer:
         checked = self.checked

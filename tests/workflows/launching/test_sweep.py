@@ -18,7 +18,6 @@ from coach.launch.resources import Site
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Severity, Subject
 from coach.model.launching.launch import LaunchRequest, Plan
-from coach.sources.machine.user import user_name
 from coach.sources.runs.run_files import read_run
 from coach.workflows.launching.group_members import with_lists_swept
 from coach.workflows.launching.prepare import with_defaults
@@ -232,14 +231,14 @@ def test_a_fix_of_a_group_s_run_plans_one_run_and_not_the_group(world: World) ->
 def test_the_table_is_found_by_the_group_and_by_each_of_its_runs(world: World) -> None:
     done = submit(plan(world, set={"world_sizes": "1,2"}), world.settings, world.env, world.io)
     for text in (done[0].run_id, done[1].run_id):
-        group = read_group(text, world.settings, world.io, "slurm", user_name())
+        group = read_group(text, world.settings, world.io, "slurm")
         assert (group.recipe, group.parameter) == ("scale", "world_size")
         assert [(point.value, point.throughput, point.result) for point in group.points] == [
             (1, None, "PENDING"),
             (2, None, "PENDING"),
         ]
     with pytest.raises(UserError, match="not a group of runs"):
-        read_group("20261121-142233-ddp-4f2a", world.settings, world.io, "slurm", user_name())
+        read_group("20261121-142233-ddp-4f2a", world.settings, world.io, "slurm")
 
 
 def member(

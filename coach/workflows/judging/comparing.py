@@ -1,4 +1,5 @@
-"""Read and measure all runs that fixes made of one run, and name the one to keep."""
+"""Compare two runs, or all runs that fixes made of one run. Each is judged by its own content alone: what other
+runs show is no effect of the change."""
 
 from __future__ import annotations
 
@@ -6,16 +7,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coach.analysis.comparing.fix_chain import Link, family, with_best
-from coach.analysis.comparing.two_runs import measure
+from coach.analysis.comparing.two_runs import Comparison, compare, measure
+from coach.analysis.spelling.printable import printable
 from coach.config import Settings
+from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
 from coach.model.training.run import Run
-from coach.rules.engine import Engine
 from coach.sources.io import Io
 from coach.workflows.judging.check import Checker
-from coach.workflows.judging.judge import rules_of
 from coach.workflows.judging.targets import Target, TargetKind, list_runs, run_index, run_or_job
+
+
+def compare_targets(before: Target, after: Target, settings: Settings, io: Io, backend: str) -> Comparison:
+    """The effect of a change, with the findings of both runs. Raises UserError if one of them cannot be read
+    or has no steps."""
+    checker = Checker(settings, io, backend, is_alone=True)
+    old, new = (checker.read_and_judge(target) for target in (before, after))
+    histories = old.history or History(), new.history or History()
+    for checked, history in zip((old, new), histories, strict=True):
+        if checked.snapshot.run is None and not history.ranks:
+            name = printable(checked.snapshot.target)
+            raise UserError(
+                f"{name}: no loss and no step was found in its logs and metric files",
+                f"`coach check {name}` names the files that were read",
+            )
+    diagnoses = old.diagnosis, new.diagnosis
+    return compare(old.snapshot, histories[0], new.snapshot, histories[1], diagnoses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +60,7 @@ def read_chain(text: str, settings: Settings, io: Io, backend: str) -> Chain:
             f"{text}: neither a group of runs nor one of a chain of fixes",
             "one run is compared with another: coach compare RUN RUN; `coach runs` lists them",
         )
-    checker = Checker(settings, io, Engine(rules_of(settings)), backend)
+    checker = Checker(settings, io, backend, is_alone=True)
     links = with_best([_link(run, settings, checker) for run in members])
     return Chain(links, *_ends(named, members))
 
@@ -56,10 +74,11 @@ def _ends(named: Run, members: Sequence[Run]) -> tuple[str, str]:
 
 def _link(run: Run, settings: Settings, checker: Checker) -> Link:
     target = Target(run.run_id, TargetKind.RUN, settings.runs_root / run.run_id)
-    snapshot, history, diagnosis = checker.by_itself(target)
-    state = snapshot.state or run.state
-    found = next((each.rule for each in diagnosis.findings if each.severity >= Severity.WARNING), None)
+    checked = checker.read_and_judge(target)
+    state = checked.snapshot.state or run.state
+    loud = (each.rule for each in checked.diagnosis.findings if each.severity >= Severity.WARNING)
+    found = next(loud, None)
     is_well = state == "COMPLETED" and found is None
     fix, trial = (None, None) if run.fix is None else (run.fix.title, run.fix.trial_steps)
-    throughput = measure(snapshot, history).throughput
+    throughput = measure(checked.snapshot, checked.history or History()).throughput
     return Link(run.run_id, fix, state, trial, is_well, throughput, found=found)
