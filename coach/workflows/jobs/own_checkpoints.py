@@ -17,7 +17,7 @@ from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.machine.user import user_name
 from coach.sources.runs.checkpoint_files import newest_saved, without_steps
 from coach.sources.slurm.client import JobsSource
-from coach.workflows.judging.job_files import MAX_DEPTH, Kind, Walk, names_job, rivals_of, window_of
+from coach.workflows.judging.job_files import MAX_DEPTH, Kind, Rivals, Walk, names_job, window_of
 
 _OF_A_RUN = "run.json"
 _WritersOf = Callable[[str, float], tuple[str, ...]]
@@ -52,12 +52,12 @@ def saved_of_job(io: Io, job: Job, directory: Path, paths: OutputPaths) -> Saved
     for reading in JobsSource(io, user_name(), 0.0, is_all=False).poll():
         if isinstance(reading.payload, JobList):
             paths.learn(reading.payload.jobs)
-    window, is_named = window_of(job), names_job(job)
-    rivals = rivals_of(io, job, window, paths)
+    window = window_of(job)
+    rivals = Rivals(io, job, window, paths)
     from_s, _ = window.times_of(Kind.METRICS)
 
     def writers_of(path: str, time_s: float) -> tuple[str, ...]:
-        return () if is_named(without_steps(path)) else rivals.writers_of(directory / path, time_s)
+        return () if names_job(job, without_steps(path)) else rivals.writers_of(directory / path, time_s)
 
     return saved_below(io, directory, from_s, writers_of)
 

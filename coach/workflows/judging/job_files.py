@@ -1,9 +1,13 @@
-"""Find the files of a job that coach did not launch: the output files that Slurm names, and files in its
-directory from the time that it ran.
+"""Find the files of a job that coach did not launch. They are, in this order:
 
-A foreign job promises no layout, so its directory is searched for the file names that frameworks write,
-bounded in depth and entries, because the directory may be somebody's home. A file is taken only if its name
-or its time shows that it is the job's.
+1. the output files that Slurm names;
+2. logs that the job's script names, written while it ran;
+3. what lies in the job's directory: logs with its number in their name, and files of the names that
+   frameworks write, from the time that it ran.
+
+Never another job's: a file that Slurm names as its output, or that has its number, or that changed last while
+it ran in the same directory (`Rivals`). The search is bounded in depth and entries: the directory may be
+somebody's home.
 """
 
 from __future__ import annotations
@@ -12,9 +16,10 @@ import math
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from coach.model.slurm.cluster import Job, is_final
@@ -67,7 +72,6 @@ class Kind(Enum):
     DUMP = "flight-recorder dumps"
 
 
-_RANK_LOG = re.compile(r"(?:^|/)attempt_\d+/\d+/(?:stdout|stderr)\.log$")
 _METRICS = re.compile(
     r"(?:^|/)(?:metrics\.(?:csv|jsonl)|trainer_state\.json|events\.out\.tfevents\.[^/]+|run-\w+\.wandb"
     r"|[0-9a-f]{32}/meta\.yaml)$"
@@ -82,7 +86,12 @@ _PROGRAM_METRICS = re.compile(
 )
 """More names of metric files, from Keras' CSVLogger and similar: trusted only beside a program that is known
 to train."""
-_DUMP = re.compile(r"(?:^|/)\w*trace_rank_?\d+$")
+_NAMES = {
+    Kind.RANK_LOG: re.compile(r"(?:^|/)attempt_\d+/\d+/(?:stdout|stderr)\.log$"),
+    Kind.METRICS: _METRICS,
+    Kind.DATABASE: _DATABASE,
+    Kind.DUMP: re.compile(r"(?:^|/)\w*trace_rank_?\d+$"),
+}
 _LOG = re.compile(r"\.(?:out|err|log|txt)$")
 _OTHER_NUMBER = re.compile(
     r"(?:(?<![A-Za-z\d])\d++_|(?:node|host|gpu|cpu|rank|worker|epoch|fold)[-_]?)$",
@@ -120,39 +129,41 @@ class Found:
 def find_files(
     io: Io,
     directory: Path,
-    is_kind: Callable[[str], Kind | None],
-    times_of: Callable[[Kind], tuple[float, float]] = lambda kind: (-math.inf, math.inf),
+    kind_of: Callable[[str], Kind | None],
+    window: Window | None = None,
+    rivals: Rivals | None = None,
+    *,
     max_depth: int = MAX_DEPTH,
     stays_inside: bool = False,
-    is_anothers: Callable[[Path, Kind, float], bool] = lambda path, kind, modified_s: False,
 ) -> Found:
-    """Look through a directory.
+    """Look through a directory for files that changed last in the window, and are none of the rivals'.
 
-    `is_kind` gets each path in it; `times_of` returns the times between which a file of a kind must have
-    changed last. Files for which `is_anothers` is true are left out.
-
-    With `stays_inside`, links that lead out of the directory are not followed.
+    `kind_of` gets each path in it. With `stays_inside`, links that lead out of the directory are not
+    followed.
     """
+    window = window or Window(-math.inf, math.inf)
     found: dict[Kind, list[tuple[float, Path]]] = {}
     walk = Walk(
-        io, directory, max_depth, stays_inside=stays_inside, is_wanted=lambda path: bool(is_kind(path))
+        io, directory, max_depth, stays_inside=stays_inside, is_wanted=lambda path: bool(kind_of(path))
     )
     for path in walk.paths():
-        kind = is_kind(path)
+        kind = kind_of(path)
         if kind is None or not walk.may_read(path):
             continue
         try:
             modified_s = io.modified_s(directory / path)
         except OSError:
             continue
-        from_s, to_s = times_of(kind)
-        if from_s <= modified_s <= to_s and not is_anothers(directory / path, kind, modified_s):
+        from_s, to_s = window.times_of(kind)
+        if not from_s <= modified_s <= to_s:
+            continue
+        if rivals is None or not rivals.may_have_written(directory / path, kind, modified_s):
             found.setdefault(kind, []).append((modified_s, directory / path))
     newest = {
         kind: tuple(sorted(path for _, path in sorted(files)[-MAX_FILES:])) for kind, files in found.items()
     }
     if databases := newest.pop(Kind.DATABASE, ()):
-        runs = tuple(_runs_in(io, databases, times_of(Kind.METRICS)))
+        runs = tuple(_runs_in(io, databases, window.times_of(Kind.METRICS)))
         newest |= {Kind.METRICS: (*newest.get(Kind.METRICS, ()), *runs)} if runs else {}
     return Found(directory, newest, walk.is_whole, walk.problem, links_out=tuple(walk.links_out))
 
@@ -266,46 +277,35 @@ def kind_of(path: str) -> Kind | None:
 def kind_for(job: Job, named_by_script: Sequence[str] = ()) -> Callable[[str], Kind | None]:
     """The kinds for one job: a log counts only if its name has the job's number, or matches a pattern that
     the script names."""
-    is_named = names_job(job)
     of_steps = [re.compile(rf"(?:.*/)?(?:{pattern})") for pattern in named_by_script]
 
     def kind(path: str) -> Kind | None:
         name = path.rpartition("/")[2]
         if found := _common_kind(path):
             return found
-        if _LOG.search(name) and is_named(name):
+        if _LOG.search(name) and names_job(job, name):
             return Kind.LOG
         return Kind.STEP_LOG if any(pattern.fullmatch(path) for pattern in of_steps) else None
 
     return kind
 
 
-def names_job(job: Job) -> Callable[[str], bool]:
+def names_job(job: Job, text: str) -> bool:
     """True for a text that has the job's number, and not as the number of a node, a rank or an epoch."""
-    named = re.compile(rf"(?<!\d)(?:{_any_of(job.job_id, job.raw_job_id)})(?![\d_])")
-    return lambda text: any(_ids_in(text, named))
+    return _number_in(text, r"(?<!\d)", {job.job_id, job.raw_job_id}, r"(?![\d_])") > 0
 
 
 def _standing_alone(job: Job, text: str) -> int:
     """Length of the job's number in a text, 0 if it is not there. Letters beside a number make it a part of a
     name: the 2 in `healthy2-9.out`. All tasks of an array have the array's number."""
-    raw_id = job.raw_job_id if job.raw_job_id != job.job_id.partition("_")[0] else None
-    ids = _any_of(job.job_id, raw_id)
-    named = re.compile(rf"(?:(?<![A-Za-z\d])|(?<=job))(?:{ids})(?![A-Za-z\d_])")
-    return max(map(len, _ids_in(text, named)), default=0)
+    ids = {job.job_id, job.raw_job_id} - {job.job_id.partition("_")[0]} | {job.job_id}
+    return _number_in(text, r"(?:(?<![A-Za-z\d])|(?<=job))", ids, r"(?![A-Za-z\d_])")
 
 
-def _any_of(*numbers: str | None) -> str:
-    return "|".join(re.escape(number) for number in numbers if number is not None)
-
-
-def _ids_in(text: str, named: re.Pattern[str]) -> Iterator[str]:
-    return (at[0] for at in named.finditer(text) if not _OTHER_NUMBER.search(text[: at.start()]))
-
-
-def kind_in_folder(pattern: str) -> Callable[[str], Kind | None]:
-    """The logs of steps in one folder, by a pattern for their names."""
-    return lambda path: Kind.STEP_LOG if re.fullmatch(pattern, path) else None
+def _number_in(text: str, before: str, ids: Collection[str | None], behind: str) -> int:
+    named = f"{before}(?:{'|'.join(re.escape(each) for each in ids if each is not None)}){behind}"
+    found = (at for at in re.finditer(named, text) if not _OTHER_NUMBER.search(text[: at.start()]))
+    return max((len(at[0]) for at in found), default=0)
 
 
 def kind_of_program(path: str) -> Kind | None:
@@ -315,22 +315,17 @@ def kind_of_program(path: str) -> Kind | None:
     return Kind.DATABASE if _DATABASE.search(path) else None
 
 
+def _kind_in_folder(name: re.Pattern[str], path: str) -> Kind | None:
+    return Kind.STEP_LOG if name.fullmatch(path) else None
+
+
 def is_metrics(path: Path) -> bool:
     """True if a file that a person names holds metrics, False if it is a log."""
     return _METRICS.search(str(path)) is not None or _RUN_IN_DATABASE.search(str(path)) is not None
 
 
 def _common_kind(path: str) -> Kind | None:
-    patterns = (
-        (Kind.RANK_LOG, _RANK_LOG),
-        (Kind.METRICS, _METRICS),
-        (Kind.DATABASE, _DATABASE),
-        (Kind.DUMP, _DUMP),
-    )
-    for kind, pattern in patterns:
-        if pattern.search(path):
-            return kind
-    return None
+    return next((kind for kind, pattern in _NAMES.items() if pattern.search(path)), None)
 
 
 class ForeignFiles(ABC):
@@ -469,25 +464,24 @@ class JobFiles(ForeignFiles):
         if job is None or job.work_dir is None or job.state == "PENDING":
             return None
         window = window_of(job)
-        rivals = rivals_of(self.io, job, window, self._output_paths)
+        rivals = Rivals(self.io, job, window, self._output_paths)
         named = self._named_by_script(job)
         inside = f"{re.escape(job.work_dir.rstrip('/'))}/"
         within = [pattern.removeprefix(inside) for pattern in named]
-        found = find_files(
-            self.io,
-            Path(job.work_dir),
-            kind_for(job, within),
-            window.times_of,
-            is_anothers=rivals.may_have_written,
-        )
-        found = self._with_those_elsewhere(found, [each for each in within if each[0] == "/"], window, rivals)
+        found = find_files(self.io, Path(job.work_dir), kind_for(job, within), window, rivals)
+        elsewhere = list(self._elsewhere([each for each in within if each[0] == "/"], window, rivals))
+        files = {**found.files, Kind.STEP_LOG: (*found.of(Kind.STEP_LOG), *elsewhere)}
         sharers = [
             other.job_id
             for other in self._output_paths.with_same_output(job)
-            if _has_run(other) and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
+            if _has_run(other) and window.is_shared_with(*_span(other))
         ]
         return replace(
-            found, does_script_name_logs=bool(named), rivals=tuple(rivals.found), sharers=tuple(sharers)
+            found,
+            files=files,
+            does_script_name_logs=bool(named),
+            rivals=tuple(rivals.found),
+            sharers=tuple(sharers),
         )
 
     def _named_by_script(self, job: Job) -> tuple[str, ...]:
@@ -501,24 +495,14 @@ class JobFiles(ForeignFiles):
             return ()
         return named_outputs(script.decode("utf-8", "replace"), names)
 
-    def _with_those_elsewhere(
-        self, found: Found, patterns: Sequence[str], window: Window, rivals: Rivals
-    ) -> Found:
-        """Add logs outside the directory, if the script names their folder literally. Only that folder is
+    def _elsewhere(self, patterns: Sequence[str], window: Window, rivals: Rivals) -> Iterator[Path]:
+        """The logs outside the directory, if the script names their folder literally. Only that folder is
         searched."""
-        logs = list(found.of(Kind.STEP_LOG))
         for pattern in patterns:
-            folder = Path(re.sub(r"\\(.)", r"\1", pattern.rpartition("/")[0]))
-            one = find_files(
-                self.io,
-                folder,
-                kind_in_folder(pattern.rpartition("/")[2]),
-                window.times_of,
-                max_depth=0,
-                is_anothers=rivals.may_have_written,
-            )
-            logs += one.of(Kind.STEP_LOG)
-        return replace(found, files={**found.files, Kind.STEP_LOG: tuple(logs)}) if logs else found
+            folder, _, name = pattern.rpartition("/")
+            directory = Path(re.sub(r"\\(.)", r"\1", folder))
+            kinds = partial(_kind_in_folder, re.compile(name))
+            yield from find_files(self.io, directory, kinds, window, rivals, max_depth=0).of(Kind.STEP_LOG)
 
 
 class Window:
@@ -550,22 +534,15 @@ class Window:
 
 
 class Rivals:
-    """Jobs that ran in a job's directory at the same time, and may have written its files; and all `others`
-    that are known, whose files show whose they are."""
+    """Jobs that ran in a job's directory, above or below it at the same time, and may have written its files;
+    and all others that are known, whose files show whose they are. Jobs before and after it narrow its
+    window."""
 
-    def __init__(self, io: Io, own: Job, jobs: Iterable[Job], others: Iterable[Job]) -> None:
-        self._io = io
-        self._own_folder = _folder(own)
-        self._own = own
-        self._others = [
-            ((job.start_time_s or 0.0) - _BEFORE_S, _end_s(job) + _AFTER_S, job)
-            for job in others
-            if _has_run(job)
-        ]
-        self._times = [
-            (job.job_id, _folder(job), (job.start_time_s or 0.0) - _BEFORE_S, _end_s(job) + _BEFORE_S)
-            for job in jobs
-        ]
+    def __init__(self, io: Io, own: Job, window: Window, paths: OutputPaths) -> None:
+        self._io, self._own, self._own_folder = io, own, _folder(own)
+        beside = [job for job in paths.beside(own) if _has_run(job) and window.is_shared_with(*_span(job))]
+        self._beside = [(job.job_id, _folder(job), *_span(job)) for job in beside]
+        self._others = [(job, *_span(job)) for job in paths.others(own) if _has_run(job)]
         self.found: dict[str, None] = {}
         """Ids of the jobs for which a file was left out."""
 
@@ -589,8 +566,8 @@ class Rivals:
         own = _standing_alone(self._own, text)
         return any(
             self._is_output_of(other, path) or _standing_alone(other, text) >= max(own, 1)
-            for from_s, to_s, other in self._others
-            if from_s <= modified_s <= to_s
+            for other, start_s, end_s in self._others
+            if start_s - _BEFORE_S <= modified_s <= end_s + _AFTER_S
         )
 
     def _is_output_of(self, job: Job, path: Path) -> bool:
@@ -609,25 +586,10 @@ class Rivals:
         is_inside = str(path).startswith(own)
         return tuple(
             job_id
-            for job_id, folder, from_s, to_s in self._times
+            for job_id, folder, start_s, end_s in self._beside
             if not is_inside or (folder.startswith(own) and str(path).startswith(folder))
-            if modified_s is None or from_s <= modified_s <= to_s
+            if modified_s is None or start_s - _BEFORE_S <= modified_s <= end_s + _BEFORE_S
         )
-
-
-def rivals_of(io: Io, job: Job, window: Window, paths: OutputPaths) -> Rivals:
-    """The jobs that ran in the job's directory, above or below it at the same time. Jobs before and after it
-    narrow the window."""
-    return Rivals(
-        io,
-        job,
-        (
-            other
-            for other in paths.beside(job)
-            if _has_run(other) and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
-        ),
-        paths.others(job),
-    )
 
 
 def window_of(job: Job) -> Window:
@@ -644,6 +606,11 @@ def _folder(job: Job) -> str:
 def _has_run(job: Job) -> bool:
     """False for a job that waits, or was cancelled before its start."""
     return job.state != "PENDING" and not (is_final(job.state) and job.nodes is None)
+
+
+def _span(job: Job) -> tuple[float, float]:
+    """The start and the end of another job."""
+    return job.start_time_s or 0.0, _end_s(job)
 
 
 def _end_s(job: Job) -> float:

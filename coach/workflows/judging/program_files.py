@@ -83,7 +83,7 @@ class ProgramFiles:
         return tuple(
             path
             for place in places
-            for path in find_files(self._io, place, kind_of_program, window.times_of).of(Kind.METRICS)
+            for path in find_files(self._io, place, kind_of_program, window).of(Kind.METRICS)
         )
 
 
