@@ -144,12 +144,14 @@ def _masked_variable(found: Match[str]) -> str:
     return f"{found[1]}{quotes[0]}{MASK}{quotes[1]}"
 
 
-def mask_values(value: Any) -> Any:
-    """A JSON value with all its texts masked."""
+def mask_values(value: Any, name: str = "") -> Any:
+    """A JSON value with all its texts masked. Its name, too, may show that it is a secret."""
     if isinstance(value, str):
-        return mask_text(value)
+        return mask_value(name, value)
     if isinstance(value, dict):
-        return {key: mask_values(item) for key, item in value.items()}
+        return {mask_text(str(key)): mask_values(item, str(key)) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
+        if value and all(isinstance(item, str) for item in value):
+            return mask_text("\n".join(value)).split("\n")  # a private key spans several lines
         return [mask_values(item) for item in value]
     return value

@@ -44,11 +44,11 @@ from coach.workflows.judging.targets import (
     foreign_files,
     jobs_source,
     known_cluster,
-    list_runs,
+    known_runs,
     locate_target,
     output_paths_of,
     resolve_target,
-    run_index,
+    rows_of_queue,
 )
 from coach.workflows.judging.why_pending import waiting_of
 from coach.workflows.sharing import share_diagnosis
@@ -172,17 +172,15 @@ class Checker:
     def own_jobs(self, user: str | None = None) -> tuple[list[Judged], int]:
         """The judged own jobs, or those of another user, worst first, and the number left out; one question
         to the queue for all of them. Raises UserError if it does not answer."""
-        if user is None or user == self._user:
-            own = own_targets(self._settings, self._io, self._user, self._backend)
-        else:
-            own = targets_of(user, self._settings, self._io, self._backend)
+        is_caller = user in (None, self._user)
+        own = own_targets(self._settings, self._io, user or self._user, self._backend, is_caller=is_caller)
         self._paths = own.output_paths
         return worst_first(self._judge_all(own.targets, own.queue)), own.num_left_out
 
     def _parts(self, name: str, parts: Parts) -> Checked:
         rows = sorted(parts.rows, key=_rank)[:MAX_TARGETS]
         self._paths.learn(rows)
-        runs = list_runs(self._io, self._settings.runs_root, run_index(self._settings))
+        runs = known_runs(self._settings, self._io)
         targets = [locate_target(job.job_id, self._settings, self._io, runs, job) for job in rows]
         known = tuple(job for job in parts.rows if job.job_id not in parts.with_unknown_end)
         judged = worst_first(self._judge_all(targets, JobList(known, False)))
@@ -238,7 +236,7 @@ class Checker:
         past = self._context.past
         if past is None or this is None or (this.failure is None and this.samples_per_s is None):
             return
-        known = list_runs(self._io, self._settings.runs_root, run_index(self._settings))
+        known = known_runs(self._settings, self._io)
         past.catch_up(this, known, self._io, self._judge_past)
 
     def _judge_past(self, past: Run | Job) -> None:
@@ -295,25 +293,31 @@ class OwnTargets:
     num_left_out: int
 
 
-def own_targets(settings: Settings, io: Io, user: str, backend: str) -> OwnTargets:
-    """List each job once. Raises UserError if the queue does not answer."""
-    jobs = _ask(settings, io, user, backend)
+def own_targets(settings: Settings, io: Io, user: str, backend: str, *, is_caller: bool = True) -> OwnTargets:
+    """List each job of the user once; for somebody else (`is_caller` is False), those that Slurm still knows.
+    Raises UserError if the queue does not answer."""
+    if not is_caller and backend != "slurm":
+        raise UserError(f"--user {user}: the local backend lists your own runs only")
+    jobs = rows_of_queue(jobs_source(io, backend, settings, user))
     since_s = io.now() - ENDED_WITHIN_S
-    known = list_runs(io, settings.runs_root, run_index(settings))
+    known, paths = known_runs(settings, io), output_paths_of(io, settings)
     recent = [
         job for job in without_rests(jobs) if not is_final(job.state) or _is_since(job.end_time_s, since_s)
     ]
     recent.sort(key=_rank)
     targets = [locate_target(job.job_id, settings, io, known, job) for job in recent[:MAX_TARGETS]]
-    taken = {str(target.path) for target in targets}
-    targets += [
-        Target(run.run_id, TargetKind.RUN, Path(run.run_dir))
-        for run in known
-        if run.backend == backend and run.run_dir not in taken and _has_ended_since(run, since_s, settings)
-    ]
-    paths = output_paths_of(io, settings)
     paths.learn(jobs)
-    gone = list(_gone(settings, io, user, jobs, known, since_s)) if backend == "slurm" else []
+    gone: list[Job] = []
+    if is_caller:
+        taken = {str(target.path) for target in targets}
+        targets += [
+            Target(run.run_id, TargetKind.RUN, Path(run.run_dir))
+            for run in known
+            if run.backend == backend
+            and run.run_dir not in taken
+            and _has_ended_since(run, since_s, settings)
+        ]
+        gone = list(_gone(settings, io, user, jobs, known, since_s)) if backend == "slurm" else []
     paths.learn(gone)
     targets += [Target(job.job_id, TargetKind.JOB) for job in gone]
     ended = [job for job in gone if is_final(job.state)]
@@ -322,35 +326,9 @@ def own_targets(settings: Settings, io: Io, user: str, backend: str) -> OwnTarge
     return OwnTargets(tuple(targets[:MAX_TARGETS]), queue, paths, num_left_out)
 
 
-def targets_of(user: str, settings: Settings, io: Io, backend: str) -> OwnTargets:
-    """List another user's jobs: those that Slurm still knows. Raises UserError if the queue does not
-    answer."""
-    if backend != "slurm":
-        raise UserError(f"--user {user}: the local backend lists your own runs only")
-    jobs = _ask(settings, io, user, backend)
-    since_s = io.now() - ENDED_WITHIN_S
-    recent = [job for job in jobs if not is_final(job.state) or _is_since(job.end_time_s, since_s)]
-    recent.sort(key=_rank)
-    known = list_runs(io, settings.runs_root, run_index(settings))
-    paths = output_paths_of(io, settings)
-    paths.learn(jobs)
-    targets = tuple(locate_target(job.job_id, settings, io, known, job) for job in recent[:MAX_TARGETS])
-    queue = JobList(jobs, False, has_outputs=True)
-    return OwnTargets(targets, queue, paths, max(0, len(recent) - MAX_TARGETS))
-
-
 def _rank(job: Job) -> tuple[bool, bool]:
     """Sorts the jobs that run first, then those that went wrong."""
     return job.state != "RUNNING", job.state in ("PENDING", "COMPLETED")
-
-
-def _ask(settings: Settings, io: Io, user: str, backend: str) -> tuple[Job, ...]:
-    for reading in jobs_source(io, backend, settings, user).poll():
-        if reading.error is not None:
-            raise UserError(reading.error)
-        if isinstance(reading.payload, JobList):
-            return reading.payload.jobs
-    return ()
 
 
 def _has_ended_since(run: Run, since_s: float, settings: Settings) -> bool:

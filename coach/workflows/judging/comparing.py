@@ -16,7 +16,7 @@ from coach.model.judging.finding import Severity
 from coach.model.training.run import Run
 from coach.sources.io import Io
 from coach.workflows.judging.check import Checker
-from coach.workflows.judging.targets import Target, TargetKind, list_runs, run_index, run_or_job
+from coach.workflows.judging.targets import Target, TargetKind, known_runs, run_or_job
 
 
 def compare_targets(before: Target, after: Target, settings: Settings, io: Io, backend: str) -> Comparison:
@@ -52,7 +52,7 @@ def read_chain(text: str, settings: Settings, io: Io, backend: str) -> Chain:
 
     Raises UserError if the run is no child of a fix and has none.
     """
-    known = list_runs(io, settings.runs_root, run_index(settings))
+    known = known_runs(settings, io)
     named = run_or_job(text, known)
     members = () if named is None else family(named, known)
     if named is None or len(members) < 2:

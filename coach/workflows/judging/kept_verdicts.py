@@ -17,7 +17,6 @@ from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.sources.io import Io
 from coach.sources.machine.user import user_name
-from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.runs.verdict_files import (
     keep_verdict_of_job,
@@ -26,7 +25,7 @@ from coach.sources.runs.verdict_files import (
     verdict_of_job,
     verdict_of_run,
 )
-from coach.workflows.judging.targets import known_cluster, list_runs
+from coach.workflows.judging.targets import known_cluster, known_runs
 
 
 def kept_verdict(text: str, settings: Settings, io: Io) -> dict[str, Any] | None:
@@ -42,7 +41,7 @@ def kept_verdict(text: str, settings: Settings, io: Io) -> dict[str, Any] | None
 
 def _of_job(job_id: str, settings: Settings, io: Io) -> dict[str, Any] | None:
     cluster = known_cluster(settings)
-    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    known = known_runs(settings, io)
     own = next(
         (run for run in known if run.job_id == job_id and not is_of_another_cluster(run, cluster)), None
     )

@@ -7,24 +7,23 @@ from collections.abc import Collection
 from coach.analysis.jobs.belonging import is_job_id, is_of_another_cluster
 from coach.analysis.judging.why_words import has_ended_badly, is_bad_state
 from coach.config import Settings
-from coach.model.reading import JobList
+from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job
 from coach.sources.io import Io
 from coach.sources.machine.user import user_name
-from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.runs.verdicts import Verdicts
-from coach.workflows.judging.targets import jobs_source, known_cluster, list_runs
+from coach.workflows.judging.targets import jobs_source, known_cluster, known_runs, rows_of_queue
 
 
 def newest_bad(settings: Settings, io: Io, backend: str) -> str | None:
     """The name of the own job or run that most recently ended badly; None if none is known. One question to
     Slurm."""
     user = user_name()
-    known_runs = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    own_runs = known_runs(settings, io)
     found = [
         (run.ended_time_s, run.run_id)
-        for run in known_runs
+        for run in own_runs
         if is_bad_state(run.state) and not is_of_another_cluster(run, known_cluster(settings))
     ]
     jobs = [
@@ -32,7 +31,7 @@ def newest_bad(settings: Settings, io: Io, backend: str) -> str | None:
         *(each.job for each in SeenJobs(settings.cache_dir).read()[0]),
     ]
     found += [(job.end_time_s, job.job_id) for job in jobs if job.user == user and _is_bad_job(job)]
-    found += _remembered(settings, {run.run_id for run in known_runs})
+    found += _remembered(settings, {run.run_id for run in own_runs})
     known = [(ended_s, target) for ended_s, target in found if ended_s is not None]
     return max(known)[1] if known else None
 
@@ -53,7 +52,7 @@ def _is_bad_job(job: Job) -> bool:
 
 def _queue(settings: Settings, io: Io, backend: str, user: str) -> tuple[Job, ...]:
     """An empty queue if Slurm does not answer: the runs and the memory still tell enough."""
-    if backend != "slurm":
+    try:
+        return rows_of_queue(jobs_source(io, backend, settings, user)) if backend == "slurm" else ()
+    except UserError:
         return ()
-    lists = (reading.payload for reading in jobs_source(io, backend, settings, user).poll())
-    return next((each.jobs for each in lists if isinstance(each, JobList)), ())

@@ -6,22 +6,23 @@ Uses the same sources as the screens, one after the other in this thread, until 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
 from coach.config import Settings
 from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.reading import JobList, Reading
+from coach.model.reading import JobList, LogChunk, MetricsChunk, Reading
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import Signature
+from coach.model.training.log import LogHit, Signature
 from coach.monitor.monitor import Monitor
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
+from coach.sources.logs.printed_metrics import PrintedNumbers
+from coach.sources.logs.scanner import LogScanner
 from coach.workflows.judging.job_files import ForeignFiles
-from coach.workflows.judging.standard_input import read_log
 from coach.workflows.judging.targets import (
     Target,
     TargetKind,
@@ -32,6 +33,9 @@ from coach.workflows.judging.targets import (
     run_index,
     target_sources,
 )
+
+_STDIN = "<stdin>"
+_BITE_BYTES = 1 << 20
 
 
 def read_once(
@@ -60,7 +64,7 @@ def read_once(
     monitor.watch({target.name: ()})
     paths = output_paths or output_paths_of(io, settings)
     if target.kind is TargetKind.STDIN:
-        for reading in read_log(target.name, io, signatures, stdin or sys.stdin.buffer):
+        for reading in _read_log(target.name, io, signatures, stdin or sys.stdin.buffer):
             monitor.apply(reading)
     elif queue is not None:
         monitor.apply(Reading("jobs", io.now(), 0.0, queue))
@@ -79,6 +83,27 @@ def read_once(
         if error is not None and is_essential:
             raise UserError(error, _hint(target))
     return monitor.target(target.name, io.now()), monitor.history(target.name)
+
+
+def _read_log(target: str, io: Io, signatures: Sequence[Signature], stdin: BinaryIO) -> Iterator[Reading]:
+    """The numbers that a log prints, then its lines. It is read in pieces: it may be longer than the
+    memory."""
+    start_s = io.now()
+    scanner, numbers = LogScanner(signatures, _STDIN), PrintedNumbers()
+    hits: list[LogHit] = []
+    while data := stdin.read(_BITE_BYTES):
+        hits += scanner.feed(data)
+        yield _printed(target, io, start_s, numbers, data)
+    hits += scanner.flush()
+    yield _printed(target, io, start_s, numbers, b"\n")  # ends an unfinished last line
+    chunk = LogChunk(target, tuple(hits), scanner.tail())
+    yield Reading("log", io.now(), io.now() - start_s, chunk, target=target)
+
+
+def _printed(target: str, io: Io, start_s: float, numbers: PrintedNumbers, data: bytes) -> Reading:
+    steps, events = numbers.take(data)
+    chunk = MetricsChunk(target, tuple(steps), tuple(events), numbers.is_restart)
+    return Reading("metrics", io.now(), io.now() - start_s, chunk, target=target)
 
 
 def _as_ended(queue: JobList, state: str | None) -> JobList:

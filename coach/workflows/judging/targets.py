@@ -31,24 +31,30 @@ from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.model.errors import OTHERS_JOBS, UnknownTarget, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
 from coach.model.slurm.cluster import Job
+from coach.model.training.log import Signature
 from coach.model.training.run import Run
 from coach.sources.base import PollingSource
-from coach.sources.io import Io
+from coach.sources.io import Io, for_folder
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.job_row import JobRowSource
 from coach.sources.logs.log_source import LogSource
+from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.machine.user import user_name
 from coach.sources.metrics.flight_recorder import FlightRecorderSource
+from coach.sources.metrics.stack_samples import StackSamplesSource
+from coach.sources.metrics.telemetry_files import TelemetrySource
 from coach.sources.runs.local_process import Look, look
+from coach.sources.runs.run_files import RunFilesSource
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.run_list import RunListSource
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.client import JobsSource, ask_private_kinds
 from coach.workflows.judging.job_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
-from coach.workflows.judging.program_files import foreign_metrics
-from coach.workflows.judging.run_sources import RunSources, Signatures
-from coach.workflows.judging.run_sources import SourceFactory as SourceFactory
+from coach.workflows.judging.program_files import foreign_metrics, run_metrics
+
+Signatures = Callable[[], Sequence[Signature]]
+SourceFactory = Callable[[], PollingSource]
 
 STDIN = "-"
 
@@ -115,7 +121,7 @@ def resolve_target(
             return replace(found, note=note)
     if problem is not None:
         raise problem
-    known = list_runs(io, settings.runs_root, run_index(settings))
+    known = known_runs(settings, io)
     near = get_close_matches(Path(text).name, [*(run.run_id for run in known), *_names_beside(io, path)], 1)
     hint = f"did you mean {near[0]}?" if near else _hint_for_unknown(text, io, backend, user)
     raise UnknownTarget(f"{text}: no run, job or file of that name", hint)
@@ -124,7 +130,7 @@ def resolve_target(
 def _by_name(
     text: str, settings: Settings, io: Io, backend: str, user: str, output_paths: OutputPaths | None
 ) -> Target | None:
-    known = list_runs(io, settings.runs_root, run_index(settings))
+    known = known_runs(settings, io)
     named = named_run(text, known)
     if named is not None:
         return Target(named.run_id, TargetKind.RUN, Path(named.run_dir))
@@ -181,10 +187,10 @@ def _by_job_id(
 def _queue(job_id: str, io: Io, backend: str, user: str, *, is_needed: bool) -> tuple[Job, ...]:
     """The user's queue. If Slurm does not answer: empty, or UserError if the queue is needed."""
     try:
-        return _own_queue(io, user, job_id) if backend == "slurm" else ()
-    except UserError:
+        return rows_of_queue(JobsSource(io, user, 0.0)) if backend == "slurm" else ()
+    except UserError as error:
         if is_needed:
-            raise
+            raise UserError(f"{job_id}: Slurm does not answer: {error.message}") from None
         return ()
 
 
@@ -254,6 +260,11 @@ def list_runs(io: Io, runs_root: Path, index: RunIndex | None = None) -> tuple[R
     return ()
 
 
+def known_runs(settings: Settings, io: Io) -> tuple[Run, ...]:
+    """All runs of the user, newest first. Those that have ended are taken from the index."""
+    return list_runs(io, settings.runs_root, run_index(settings))
+
+
 def run_index(settings: Settings, *, is_live: bool = True) -> RunIndex | None:
     """The index of ended runs that other sessions have built; None unless `is_live`: a recording must hold
     everything that it shows."""
@@ -297,8 +308,17 @@ def target_sources(
             **_foreign_sources(name, lambda: named, lambda: numbers, io, signatures),
             f"metrics:{name}": lambda: foreign_metrics(io, name, lambda: numbers, lambda: named),
         }
-    files_of_run = RunSources(io, name, path, output_paths, lambda: list_runs(io, path.parent, index), look)
-    return files_of_run.by_key(signatures, target.logs, target.metrics)
+    io, logs = for_folder(io, path, (*target.logs, *target.metrics)), target.logs
+    own, others = RunLogs(io, path, output_paths.of), lambda: list_runs(io, path.parent, index)
+    return {
+        f"run:{name}": lambda: RunFilesSource(io, name, path, look),
+        f"metrics:{name}": lambda: run_metrics(io, name, path, own, others, target.metrics),
+        f"telemetry:{name}": lambda: TelemetrySource(io, name, path),
+        f"stacks:{name}": lambda: StackSamplesSource(io, name, path),
+        f"log:{name}": lambda: LogSource(
+            io, name, lambda: logs or own.paths(), signatures, start_of=own.start_of
+        ),
+    }
 
 
 def foreign_files(target: Target, io: Io, output_paths: OutputPaths) -> ForeignFiles:
@@ -373,10 +393,11 @@ def _exists(io: Io, path: Path) -> bool:
     return True
 
 
-def _own_queue(io: Io, user: str, job_id: str) -> tuple[Job, ...]:
-    for reading in JobsSource(io, user, 0.0).poll():
+def rows_of_queue(source: PollingSource) -> tuple[Job, ...]:
+    """The rows of one look at the queue. Raises UserError, in Slurm's words, if it does not answer."""
+    for reading in source.poll():
         if reading.error is not None:
-            raise UserError(f"{job_id}: Slurm does not answer: {reading.error}")
+            raise UserError(reading.error)
         if isinstance(reading.payload, JobList):
             return reading.payload.jobs
     return ()

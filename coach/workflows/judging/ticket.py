@@ -6,6 +6,8 @@ missed. Facts that are unknown or hidden by the site are marked as such.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,12 +15,11 @@ from coach import installed
 from coach.analysis.judging.why_words import is_withheld, why_lines
 from coach.config import Settings
 from coach.model.errors import UserError
+from coach.node.secret_words import MASK, mask_command, mask_values
 from coach.sources.io import Io
 from coach.workflows.judging import ticket_facts as facts
 from coach.workflows.judging.check import Checker
 from coach.workflows.judging.log_ends import error_and_ends, shortened
-from coach.workflows.judging.struck import without_secrets
-from coach.workflows.judging.ticket_subject import subject_of
 from coach.workflows.judging.tried import what_was_tried
 
 
@@ -31,7 +32,7 @@ def ticket(named: str, settings: Settings, io: Io, backend: str | None) -> dict[
         raise UserError(
             f"{named}: an open drill: its planted fault is yours to find", "`coach drill` says more"
         )
-    subject = subject_of(checked.snapshot, settings, io, backend)
+    subject = facts.subject_of(checked.snapshot, settings, io, backend)
     worst = checked.parts[0] if checked.parts else checked  # of an array, the task that failed worst
     script = facts.script(subject, io)
     tried = what_was_tried(checked, settings, io, subject.backend)
@@ -56,8 +57,17 @@ def ticket(named: str, settings: Settings, io: Io, backend: str | None) -> dict[
         "script": script,
         "slurm_record": facts.slurm_record(subject, worst.snapshot.job, io),
     }
-    struck = without_secrets(told)
-    return {**struck, **shortened(struck)}
+    command = script["command"] and shlex.join(mask_command(script["command"]))
+    struck: dict[str, Any] = mask_values({**told, "script": {**script, "command": command}})
+    return {**struck, **shortened(struck), "num_struck": _num_marks(struck) - _num_marks(told)}
+
+
+def _num_marks(value: Any) -> int:
+    if isinstance(value, str):
+        return value.count(MASK)
+    if isinstance(value, Mapping):
+        return sum(map(_num_marks, (*value, *value.values())))
+    return sum(map(_num_marks, value)) if isinstance(value, list | tuple) else 0
 
 
 def struck_words(num_struck: int) -> tuple[str, str]:

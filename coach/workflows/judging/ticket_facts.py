@@ -1,4 +1,4 @@
-"""The facts of a ticket: the job, its times, nodes, script and environment, each from the best source that
+"""The subject of a ticket, and its facts: the job, its times, nodes, script and environment, each from the best source that
 has it."""
 
 from __future__ import annotations
@@ -6,19 +6,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from coach import runs
+from coach.analysis.jobs.belonging import is_job_of
+from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job, Node
+from coach.model.snapshot import TargetSnapshot
 from coach.sources.io import Io, for_folder
 from coach.sources.slurm.job_record import job_nodes, job_record
 from coach.sources.slurm.kept_script import find_script
+from coach.workflows.backend import resolve_backend
 from coach.workflows.judging.check import Checked
-from coach.workflows.judging.ticket_subject import Subject
+from coach.workflows.judging.targets import known_cluster, output_paths_of
 
 _MAX_SCRIPT_BYTES = 64 << 10
 _NOT_KNOWN = "not known"
@@ -30,6 +34,41 @@ _OF_SOFTWARE = re.compile(
     r"enroot|podman)\s|--container-image|^\s*eval\s.*(?:conda|mamba|pyenv)"
 )
 """The lines of a batch script that set up the environment of its programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """`job_id` is None without Slurm; `record` is run.json, empty if coach did not launch the job."""
+
+    snapshot: TargetSnapshot
+    backend: str
+    cluster: str | None = None
+    job: Job | None = None
+    job_id: str | None = None
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+
+def subject_of(snapshot: TargetSnapshot, settings: Settings, io: Io, backend: str | None) -> Subject:
+    """The subject. If the queue has forgotten the job, coach's memory and accounting are asked."""
+    where = resolve_backend(backend or settings.launch.backend, os.environ)
+    run, job, record = snapshot.run, snapshot.job, _record(snapshot)
+    if where != "slurm" or (job is None and (run is None or run.backend != "slurm")):
+        return Subject(snapshot, where, None, job, None, record)
+    cluster = known_cluster(settings)
+    job_id = job.job_id if job is not None else run.job_id if run is not None else None
+    if job is None and run is not None and job_id is not None:
+        row = output_paths_of(io, settings).row(job_id)
+        job = row if row is not None and is_job_of(row, run, cluster) else None
+    return Subject(snapshot, where, cluster, job, job_id, record)
+
+
+def _record(snapshot: TargetSnapshot) -> Mapping[str, Any]:
+    if snapshot.run is None:
+        return {}
+    try:
+        return runs.read_json(runs.RunPaths(snapshot.run.run_dir).run_json)
+    except runs.RunFileError as error:
+        return {"unreadable": str(error)}
 
 
 def job_facts(subject: Subject) -> dict[str, Any]:
@@ -169,11 +208,11 @@ def _without_record(text: str) -> str:
     return f"{before}{begins}(left out: see above){ends}{behind}" if ends else text
 
 
-def _command(record: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The command line of the program that a launch, or `coach run`, was given."""
+def _command(record: Mapping[str, Any]) -> list[str] | None:
+    """The words of the program that a launch, or `coach run`, was given."""
     own = _table(_table(record, "launch"), "own")
     words = own.get("words") or record.get("command")
-    return tuple(map(str, words)) if words and isinstance(words, list) else None
+    return list(map(str, words)) if words and isinstance(words, list) else None
 
 
 def modules(subject: Subject, text: str) -> dict[str, Any]:

@@ -14,17 +14,23 @@ from coach.analysis.comparing.fix_chain import family
 from coach.analysis.comparing.tried_words import Tried, attempt, found_in, how_made, measured_words
 from coach.analysis.comparing.two_runs import compare
 from coach.config import Settings
+from coach.lookback.history import History
+from coach.model.errors import UserError
 from coach.model.judging.verdict import PastRun
+from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.sources.io import Io
+from coach.sources.machine.user import user_name
 from coach.sources.runs.verdict_files import verdict_of_run
 from coach.workflows.judging.check import Checked
 from coach.workflows.judging.earlier_runs import PastRuns
-from coach.workflows.judging.run_reader import RunReader
+from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.targets import Target, TargetKind, known_runs
 
 MAX_FAMILY = 8
 """Runs of a chain of fixes that are read and compared at most, the newest."""
 MAX_ATTEMPTS = 8
+_Read = tuple[TargetSnapshot, History]
 
 
 def what_was_tried(checked: Checked, settings: Settings, io: Io, backend: str) -> tuple[Tried, ...]:
@@ -37,30 +43,37 @@ def what_was_tried(checked: Checked, settings: Settings, io: Io, backend: str) -
         return ()
     others = PastRuns(settings).attempts(this)
     judged = {past.target: past for past in others} | {this.target: this}
-    reader, run = RunReader(settings, io, backend), checked.snapshot.run
-    members = () if run is None else family(run, reader.known())[-MAX_FAMILY:]
-    chain = tuple(_chain(members, judged, reader)) if len(members) > 1 else ()
+    run = checked.snapshot.run
+    members = () if run is None else family(run, known_runs(settings, io))[-MAX_FAMILY:]
+    chain: tuple[Tried, ...] = ()
+    if len(members) > 1:
+        chain = tuple(
+            _chain(members, judged, {each.run_id: _read(each, settings, io, backend) for each in members})
+        )
     told = {each.target for each in chain}
     rest = [attempt(past, this) for past in others if past.target not in told]
     return (*chain, *rest[:MAX_ATTEMPTS])
 
 
-def _chain(members: Sequence[Run], judged: Mapping[str, PastRun], reader: RunReader) -> Iterator[Tried]:
-    by_id = {run.run_id: run for run in members}
+def _read(run: Run, settings: Settings, io: Io, backend: str) -> _Read | None:
+    """The run by its files alone; None if they are gone or cannot be read."""
+    target = Target(run.run_id, TargetKind.RUN, Path(run.run_dir))
+    try:
+        return read_once(target, settings, io, backend, user_name(), (), is_queue_asked=False)
+    except UserError:
+        return None
+
+
+def _chain(
+    members: Sequence[Run], judged: Mapping[str, PastRun], read: Mapping[str, _Read | None]
+) -> Iterator[Tried]:
     for run in members:
         past, verdict = judged.get(run.run_id), verdict_of_run(Path(run.run_dir))
         found = _first_finding(verdict) if verdict is not None else found_in(past)
         is_judged = verdict is not None or (past is not None and past.is_judged)
-        parent = by_id.get(run.parent_run_id or "")
-        measured = [] if parent is None else _measured(parent, run, reader)
+        before, after = read.get(run.parent_run_id or ""), read[run.run_id]
+        measured = [] if before is None or after is None else measured_words(compare(*before, *after).rows)
         yield Tried(run.run_id, run.state, run.ended_time_s, found, is_judged, how_made(run), measured)
-
-
-def _measured(parent: Run, run: Run, reader: RunReader) -> list[str]:
-    before, after = reader.read(parent), reader.read(run)
-    if before is None or after is None:
-        return []
-    return measured_words(compare(*before, *after).rows)
 
 
 def _first_finding(verdict: Mapping[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis
 from coach.sources.io import Io
 from coach.workflows.judging.check import Checked, Checker
-from coach.workflows.judging.targets import list_runs, run_index
+from coach.workflows.judging.targets import known_runs
 
 
 def run_to_fix(name: str, rule: str | None, settings: Settings, io: Io) -> tuple[Checked, str]:
@@ -44,7 +44,7 @@ def first_with_fix(
     is_group = run is not None and run.sweep is not None and run.sweep.group_id == run.run_id
     if run is None or not is_group or _has_fix(checked.diagnosis, rule):
         return checked, name
-    known = list_runs(io, settings.runs_root, run_index(settings))
+    known = known_runs(settings, io)
     others = (each.run_id for each in group_of(run.run_id, known) if each.run_id != run.run_id)
     return next(_with_fix(others, rule, checker), (checked, name))
 
