@@ -73,7 +73,10 @@ def judge(target: ReadTarget, context: Context) -> Diagnosis:
 def by_itself(target: ReadTarget, context: Context) -> Draft:
     """The first half of the steps. How the target ended is remembered: of several targets, each counts as an
     earlier run of the others."""
-    snapshot = target.snapshot
+    active = {rule.code for rule in context.engine.rules}
+    # The lines of a muted rule are lines that nothing recognises, wherever they were read.
+    hits = tuple(hit for hit in target.snapshot.log_hits if hit.rule in active)
+    snapshot = replace(target.snapshot, log_hits=hits)
     diagnosis = context.engine.diagnose(snapshot, target.history)
     if context.past is None or context.room is None:
         return Draft(target, diagnosis)
@@ -163,10 +166,8 @@ class Context:
             self.settings, self._is_settled = settings, False
 
     def signatures(self) -> Sequence[Signature]:
-        """Signatures of the given rules; else of all rules, muted ones too: if a rule is unmuted, the lines
-        logged meanwhile are known."""
-        if self._rules is not None:
-            return registry.signatures(self._rules)
+        """Signatures of all rules, muted ones too: if a rule is unmuted, the lines logged meanwhile are
+        known."""
         try:
             added = rule_files.read(self.settings.rule_files).signatures
         except UserError:  # `engine` reports it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,16 @@ def test_a_full_disk_is_evidence_beside_an_end_without_a_cause(
     run_id = machine.run(1, b"step 1 loss 2.3\n")
     first = look(machine, run_id).findings[0]
     assert (first.rule, "only 0 B were free" in first.summary) == ("END001", True)
+
+
+@everywhere
+def test_the_lines_of_a_muted_rule_are_told_as_the_exception_that_they_are(
+    machine: Machine, look: Look
+) -> None:
+    machine.settings = replace(machine.settings, muted_rules=frozenset({"MEM001"}))
+    first = look(machine, machine.run(1)).findings[0]
+    assert first.rule == "COD001"
+    assert "OutOfMemoryError: CUDA out of memory" in first.summary
 
 
 def test_a_recording_shows_nothing_of_this_machine(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
