@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from coach.analysis.judging.verdict_object import public_object
 from coach.analysis.judging.why_words import log_lines, pending_of, why_lines, worst_severity
 from coach.cli.acting import say
-from coach.cli.cluster import ENDED_JOB_HELP, add_options
+from coach.cli.cluster import ENDED_JOB_HELP, FAIL_ON, add_fail_on, add_options
 from coach.cli.reading_io import Io, reading_io
 from coach.cli.text import print_line
 from coach.config import Settings
@@ -32,7 +32,6 @@ else:
     sharing = late("coach.workflows", "sharing")
     check, kept_verdicts, newest_bad = late("coach.workflows.judging", "check", "kept_verdicts", "newest_bad")
 
-_FAIL_ON = {severity.word: severity for severity in Severity}
 _WIDTH = 160
 _ENDS = ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "CANCELLED", "PREEMPTED", "DEADLINE")
 
@@ -47,12 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "hooks)",
     )
     parser.add_argument("--write-verdict", metavar="RUN_DIR", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--fail-on",
-        choices=tuple(_FAIL_ON),
-        default="warning",
-        help="exit with status 1 at a finding of this severity or a higher one (default: warning)",
-    )
+    add_fail_on(parser)
     add_options(parser)
 
 
@@ -68,13 +62,13 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         else:
             print_line("No job of yours is known to have ended badly.")
         return 0
-    verdict = kept_verdicts.kept_verdict(job, settings, io) or _judged(job, settings, io, args)
+    verdict = _verdict_of(job, settings, io, args)
     if args.format == "json":
         print(json.dumps(public_object(verdict), indent=2))
     else:
         for line in why_lines(verdict, io.now()):
             print_line(line)
-    return int(_is_grave(verdict, _FAIL_ON[args.fail_on]))
+    return int(_is_grave(verdict, FAIL_ON[args.fail_on]))
 
 
 def _is_grave(verdict: Mapping[str, Any], least: Severity) -> bool:
@@ -84,20 +78,17 @@ def _is_grave(verdict: Mapping[str, Any], least: Severity) -> bool:
     return worst is not None and worst >= least
 
 
-def _judged(job: str, settings: Settings, io: Io, args: argparse.Namespace) -> Mapping[str, Any]:
-    """Read and judge the job; if it has ended, store its verdict. Raises UserError."""
+def _verdict_of(job: str, settings: Settings, io: Io, args: argparse.Namespace) -> Mapping[str, Any]:
     try:
-        checked = check.Checker(settings, io, args.backend, ended_as=args.ended).target(job)
+        verdict, note = kept_verdicts.verdict_of(job, settings, io, args.backend, args.ended)
     except UnknownTarget:
         kept = kept_verdicts.kept_of_forgotten(job, settings)
         if kept is None:
             raise
         print("coach: Slurm has forgotten this job; this is coach's own record of it", file=sys.stderr)
         return kept
-    if checked.note is not None:
-        say(checked.note)
-    verdict = checked.verdict()
-    kept_verdicts.keep(settings, io, checked.snapshot, verdict)
+    if note is not None:
+        say(note)
     return verdict
 
 

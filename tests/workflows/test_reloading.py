@@ -11,7 +11,7 @@ from coach.config.reload import Follower
 from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis
 from coach.model.snapshot import TargetSnapshot, Watch
-from coach.workflows.judging.judge import Context, ReadTarget, judge
+from coach.workflows.judging.judge import Context
 from coach.workflows.watching.live_session import WatchSession
 from coach.workflows.watching.world import World, slurm_sources
 from tests.sources.fake_io import FakeIo
@@ -94,7 +94,7 @@ def test_muting_and_advice_that_change_while_coach_runs_apply_at_the_next_look()
     snapshot = TargetSnapshot(target="17", now_s=None, job=None, run=None, exit=None)
 
     def judged() -> Diagnosis:
-        return judge(ReadTarget(snapshot, History()), context)
+        return context.diagnose(snapshot, History())
 
     assert "NUM001.consecutive" in judged().thresholds
     context.use(replace(settings, muted_rules=frozenset({"NUM001"})))

@@ -104,9 +104,10 @@ _COUNTED_NUMBER = re.compile(r"(?:checkpoint|ckpt|version|step|seed|trial|attemp
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The files in a directory. `is_whole` is False if it was too large to be searched completely."""
+    """The files in a directory; `directory` is None if it is not known, or if the job has not started.
+    `is_whole` is False if it was too large to be searched completely."""
 
-    directory: Path
+    directory: Path | None
     files: Mapping[Kind, tuple[Path, ...]] = field(default_factory=dict)
     is_whole: bool = True
     problem: str | None = None
@@ -339,7 +340,7 @@ class ForeignFiles(ABC):
         """Opens the files; those of another user's job for that user."""
         self._named_logs = logs
         self._named_metrics = metrics
-        self._found: Found | None = None
+        self._found = Found(None)
         self._looked_s = -math.inf
         self._turn = threading.Lock()
 
@@ -347,9 +348,8 @@ class ForeignFiles(ABC):
         """The log files. Raises OSError if none is known."""
         if self._named_logs:
             return self._named_logs
-        told, found = self._told(), self.found()
-        more = found.of(Kind.LOG, Kind.STEP_LOG, Kind.RANK_LOG) if found is not None else ()
-        return tuple(dict.fromkeys((*told, *more)))
+        more = self.found().of(Kind.LOG, Kind.STEP_LOG, Kind.RANK_LOG)
+        return tuple(dict.fromkeys((*self._named_by_slurm(), *more)))
 
     def logs_with_numbers(self) -> tuple[Path, ...]:
         """The logs whose numbers are the target's; none if other jobs wrote to its log at the same time: a
@@ -367,21 +367,17 @@ class ForeignFiles(ABC):
         return False
 
     def _is_log_shared(self) -> bool:
-        found = self.found() if not self._named_logs else None
-        return found is not None and bool(found.sharers)
+        return not self._named_logs and bool(self.found().sharers)
 
     def metrics(self) -> tuple[Path, ...]:
-        found = self.found() if not self._named_metrics else None
-        return self._named_metrics or (found.of(Kind.METRICS) if found is not None else ())
+        return self._named_metrics or self.found().of(Kind.METRICS)
 
     def dumps(self) -> tuple[Path, ...]:
         """The dumps of torch's flight recorder."""
-        found = self.found()
-        return found.of(Kind.DUMP) if found is not None else ()
+        return self.found().of(Kind.DUMP)
 
-    def found(self) -> Found | None:
-        """The files in its directory; None if no directory is known. Called by the threads of several
-        sources."""
+    def found(self) -> Found:
+        """The files in its directory. Called by the threads of several sources."""
         with self._turn:
             if not self._looked_s <= self.io.now() < self._looked_s + _AGAIN_S:
                 self._found, self._looked_s = self._look(), self.io.now()
@@ -391,42 +387,45 @@ class ForeignFiles(ABC):
         """The searches that found nothing, in words: a missing file may be the reason for a missing
         finding."""
         found = self.found()
-        if found is None:
+        if found.directory is None:
             return ["its directory is not known: only the files that Slurm names were looked for"]
+        if not self._is_log_shared():
+            return _lines_of(found)
         shared = (
             "the numbers in its log are not read, as other jobs wrote to it at the same time "
             f"({job_names(found.sharers)}): "
             "give each job a log of its own, for example sbatch -o slurm-%j.out"
         )
-        return [*([shared] if self._is_log_shared() else []), *self._lines_of(found)]
+        return [shared, *_lines_of(found)]
 
-    def _lines_of(self, found: Found) -> list[str]:
-        left_out = {Kind.DATABASE} | (set() if found.does_script_name_logs else {Kind.STEP_LOG})
-        sought = [kind for kind in Kind if kind not in left_out]
-        missing = [kind.value for kind in sought if not found.of(kind)]
-        where = f"in {found.directory}, {MAX_DEPTH} levels down"
-        if found.problem is not None:
-            return [f"{found.directory}: {found.problem}"]
-        if found.rivals:
-            return [
-                f"{where}: other files there may belong to other jobs that ran there too "
-                f"({job_names(found.rivals)}): name yours with --log, --metrics"
-            ]
-        told = []
-        if missing:
-            told.append(f"not found {where}: {'; '.join(missing)}")
-        if not found.is_whole:
-            told.append(f"only the first {MAX_ENTRIES} entries of {found.directory} were looked at")
-        if found.links_out:
-            links = ", ".join(found.links_out)
-            told.append(f"not followed, as they lead out of {found.directory}: {links}")
-        return told
-
-    def _told(self) -> tuple[Path, ...]:
+    def _named_by_slurm(self) -> tuple[Path, ...]:
         return ()
 
     @abstractmethod
-    def _look(self) -> Found | None: ...
+    def _look(self) -> Found: ...
+
+
+def _lines_of(found: Found) -> list[str]:
+    left_out = {Kind.DATABASE} | (set() if found.does_script_name_logs else {Kind.STEP_LOG})
+    sought = [kind for kind in Kind if kind not in left_out]
+    missing = [kind.value for kind in sought if not found.of(kind)]
+    where = f"in {found.directory}, {MAX_DEPTH} levels down"
+    if found.problem is not None:
+        return [f"{found.directory}: {found.problem}"]
+    if found.rivals:
+        return [
+            f"{where}: other files there may belong to other jobs that ran there too "
+            f"({job_names(found.rivals)}): name yours with --log, --metrics"
+        ]
+    told = []
+    if missing:
+        told.append(f"not found {where}: {'; '.join(missing)}")
+    if not found.is_whole:
+        told.append(f"only the first {MAX_ENTRIES} entries of {found.directory} were looked at")
+    if found.links_out:
+        links = ", ".join(found.links_out)
+        told.append(f"not followed, as they lead out of {found.directory}: {links}")
+    return told
 
 
 def job_names(job_ids: Sequence[str]) -> str:
@@ -451,18 +450,17 @@ class JobFiles(ForeignFiles):
         self._job_id = job_id
         self._output_paths = output_paths
 
-    def _told(self) -> tuple[Path, ...]:
+    def _named_by_slurm(self) -> tuple[Path, ...]:
         return self._output_paths.of(self._job_id)
 
     def _is_completed(self) -> bool:
         job = self._output_paths.known(self._job_id)
         return job is not None and job.state == "COMPLETED"
 
-    def _look(self) -> Found | None:
-        """None also if the job has not started."""
+    def _look(self) -> Found:
         job = self._output_paths.row(self._job_id) if "[" not in self._job_id else None
         if job is None or job.work_dir is None or job.state == "PENDING":
-            return None
+            return Found(None)
         window = window_of(job)
         rivals = Rivals(self.io, job, window, self._output_paths)
         named = self._named_by_script(job)
@@ -633,8 +631,7 @@ class DirectoryFiles(ForeignFiles):
 
     @property
     def is_empty(self) -> bool:
-        found = self.found()
-        return found is None or not found.files
+        return not self.found().files
 
     def _look(self) -> Found:
         return find_files(self.io, self._directory, kind_of, stays_inside=True)

@@ -160,6 +160,10 @@ class Context:
         self._is_settled = False
         self._lock = threading.Lock()
 
+    def diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
+        """Judge what the sources of a target have told so far."""
+        return judge(ReadTarget(snapshot, history), self)
+
     def use(self, settings: Settings) -> None:
         """Use these settings from the next judgement on."""
         with self._lock:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coach import runs
 from coach.analysis.jobs.belonging import is_of_another_cluster
 from coach.analysis.judging.why_words import is_withheld
 from coach.config import Settings
+from coach.late import late
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.sources.io import Io
@@ -26,6 +27,25 @@ from coach.sources.runs.verdict_files import (
     verdict_of_run,
 )
 from coach.workflows.judging.targets import known_cluster, known_runs
+
+if TYPE_CHECKING:
+    from coach.workflows.judging import check
+else:
+    check = late("coach.workflows.judging", "check")  # it loads the rules: a kept verdict needs none
+
+
+def verdict_of(
+    text: str, settings: Settings, io: Io, backend: str | None, ended_as: str | None = None
+) -> tuple[Mapping[str, Any], str | None]:
+    """The kept verdict of a named target; else a new one, which is kept if the target has ended, and a note
+    on a file of the same name. Raises UserError."""
+    kept = kept_verdict(text, settings, io)
+    if kept is not None:
+        return kept, None
+    checked = check.Checker(settings, io, backend, ended_as=ended_as).target(text)
+    verdict = checked.verdict()
+    keep(settings, io, checked.snapshot, verdict)
+    return verdict, checked.note
 
 
 def kept_verdict(text: str, settings: Settings, io: Io) -> dict[str, Any] | None:

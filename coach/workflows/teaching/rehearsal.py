@@ -25,7 +25,7 @@ from coach.sources.io import Io
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.sources.slurm.reservations import RESERVATIONS_QUERY, parse_reservations
 from coach.workflows.backend import resolve_backend
-from coach.workflows.judging.judge import Context, ReadTarget, judge
+from coach.workflows.judging.judge import Context
 from coach.workflows.launching.defaults import with_defaults
 from coach.workflows.launching.prepare import look_at_site
 from coach.workflows.launching.sweep import plan_all
@@ -114,7 +114,7 @@ class Rehearsal:
         self, planned: Rehearsed, submitted: Submitted, state: str | None, waited_for: str | None
     ) -> Rehearsed:
         snapshot, history = self._launches.read(submitted, self._context.signatures())
-        found = judge(ReadTarget(snapshot, history), self._context).findings
+        found = self._context.diagnose(snapshot, history).findings
         loud = (each for each in found if each.is_primary and each.severity >= Severity.WARNING)
         run = snapshot.run
         tried = replace(

@@ -26,7 +26,7 @@ from coach.sources.machine.user import user_name
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.runs.run_list import BITE_RUNS, RunListSource
 from coach.sources.slurm.overlap_step import StreamSource
-from coach.workflows.judging.judge import Context, ReadTarget, judge
+from coach.workflows.judging.judge import Context
 from coach.workflows.judging.targets import (
     Target,
     known_cluster,
@@ -47,8 +47,6 @@ from coach.workflows.watching.world import World
 if TYPE_CHECKING:
     from coach.lookback.glance import Glance
     from coach.lookback.history import History
-    from coach.model.judging.finding import Diagnosis
-    from coach.model.snapshot import TargetSnapshot
 
 STUCK_S = 15.0
 """Seconds. The session's own thread is never busy this long, unless a file system does not answer."""
@@ -114,7 +112,7 @@ class WatchSession:
         self._sharer = Sharer() if manners is not None else None
         self._queue_facts = QueueFacts(world, settings, self._sharer)
         self._context = Context(settings, world.io, is_alone=world.is_recorded)
-        self._monitor = Monitor(world.user, self._diagnose, known_cluster(settings))
+        self._monitor = Monitor(world.user, self._context.diagnose, known_cluster(settings))
         self._poller = Poller(
             self._make_sources, pace=manners.pace if manners is not None else None, is_held=self._is_held
         )
@@ -136,9 +134,6 @@ class WatchSession:
     def snapshot(self) -> Snapshot:
         """The newest snapshot."""
         return self._snapshot
-
-    def _diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
-        return judge(ReadTarget(snapshot, history), self._context)
 
     def start(self, on_update: OnUpdate) -> None:
         """Begin. `on_update` is called from the session's own thread, with a finished value."""

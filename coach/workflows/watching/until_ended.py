@@ -12,8 +12,7 @@ from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
-from coach.workflows.judging.check import Checker
-from coach.workflows.judging.kept_verdicts import keep, kept_verdict
+from coach.workflows.judging.kept_verdicts import verdict_of
 from coach.workflows.judging.targets import TargetKind, resolve_target
 from coach.workflows.watching.live_session import WatchSession, live_session
 
@@ -47,13 +46,7 @@ class EndWatch:
     def verdict(self, name: str) -> Mapping[str, Any]:
         """The verdict of an ended run or job: the kept one, or a new one, which is then kept. Raises
         UserError."""
-        kept = kept_verdict(name, self._settings, self._io)
-        if kept is not None:
-            return kept
-        checked = Checker(self._settings, self._io, self._backend).target(name)
-        verdict = checked.verdict()
-        keep(self._settings, self._io, checked.snapshot, verdict)
-        return verdict
+        return verdict_of(name, self._settings, self._io, self._backend)[0]
 
     def follow(self, tell: Callable[[News], object], tell_problem: Callable[[str | None], object]) -> None:
         """Return when the last one has ended. `tell` gets the news as they arrive; `tell_problem` gets why

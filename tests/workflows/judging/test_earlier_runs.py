@@ -22,7 +22,7 @@ from coach.sources.machine.user import user_name
 from coach.sources.runs.verdicts import FILE_NAME, MAX_RUNS, Verdicts
 from coach.workflows.judging.check import Checker
 from coach.workflows.judging.earlier_runs import note_accounting
-from coach.workflows.judging.judge import Context, ReadTarget, judge
+from coach.workflows.judging.judge import Context
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import resolve_target
 from tests.analysis.comparing.test_earlier_runs import past
@@ -134,7 +134,7 @@ def screens(machine: Machine) -> Callable[[str, Context], list[str]]:
         seen = read_once(
             target, machine.settings, io, "local", "ada", context.signatures(), is_queue_asked=False
         )
-        return [finding.rule for finding in judge(ReadTarget(*seen), context).findings]
+        return [finding.rule for finding in context.diagnose(*seen).findings]
 
     return look
 

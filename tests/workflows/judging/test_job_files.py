@@ -62,7 +62,6 @@ def test_log_names_of_slurm_torchrun_and_trainers_are_found_and_slurm_s_path_com
         "runs/Nov21/events.out.tfevents.1.node1.9.0",
     ]
     found = files.found()
-    assert found is not None
     assert names(found.of(Kind.DUMP)) == ["traces/nccl_trace_rank_3"]
     assert files.lines() == []
 
@@ -265,7 +264,7 @@ def test_a_job_that_waits_has_no_files_and_its_directory_is_looked_at_only_when_
     io = FakeIo()
     write(io, "/w/metrics.csv")
     waiting = replace(JOB, state="PENDING")
-    assert job_files(io, job=waiting).found() is None
+    assert job_files(io, job=waiting).found().directory is None
 
 
 def test_a_running_job_is_looked_at_again_for_new_files() -> None:
@@ -375,7 +374,6 @@ def test_the_log_is_found_among_a_hundred_thousand_files(tmp_path: Path) -> None
     for name in ("slurm-17.out", "metrics.csv"):
         (tmp_path / name).write_text("step 1\n")
     found = DirectoryFiles(CrowdedIo({}), tmp_path).found()
-    assert found is not None
     assert not found.is_whole
     assert found.files[Kind.LOG] == (tmp_path / "slurm-17.out",)
     assert found.files[Kind.METRICS] == (tmp_path / "metrics.csv",)

@@ -17,7 +17,7 @@ from coach.rules.registry import build
 from coach.sources.io import SystemIo
 from coach.sources.machine.disk import Space
 from coach.workflows.judging.check import Checker
-from coach.workflows.judging.judge import Context, ReadTarget, judge
+from coach.workflows.judging.judge import Context
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind
 from coach.workflows.launching.sweep import read_group
@@ -48,7 +48,7 @@ def on_the_screens(machine: Machine, run_id: str) -> Diagnosis:
     context = Context(machine.settings, io)
     target = Target(run_id, TargetKind.RUN, machine.settings.runs_root / run_id)
     seen = read_once(target, machine.settings, io, "local", "ada", context.signatures(), is_queue_asked=False)
-    return judge(ReadTarget(*seen), context)
+    return context.diagnose(*seen)
 
 
 everywhere = pytest.mark.parametrize("look", [by_check, among_own_jobs, by_the_job_itself, on_the_screens])
