@@ -33,6 +33,7 @@ from coach.analysis.comparing.time_to_target import (
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis, Finding, Severity
+from coach.model.judging.verdict import PAST_FAMILY
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import Step
 
@@ -226,15 +227,17 @@ def compare(
 def _without_withheld(
     diagnoses: tuple[Diagnosis, Diagnosis],
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]] | None:
-    """The findings of both runs at warning or above, without those that another finding caused. None if a
-    diagnosis of a drill is withheld."""
+    """The findings of both runs at warning or above, without those that another finding caused, and those
+    about other runs: they are no effect of the change. None if a diagnosis of a drill is withheld."""
     if any(why_withheld(each) is not None for each in diagnoses):
         return None
     before, after = (
         tuple(
             finding
             for finding in each.findings
-            if finding.severity >= Severity.WARNING and finding.consequence_of is None
+            if finding.severity >= Severity.WARNING
+            and finding.consequence_of is None
+            and not finding.rule.startswith(PAST_FAMILY)
         )
         for each in diagnoses
     )

@@ -123,6 +123,10 @@ class Pace:
     """The 95 % interval of the ratio, from the spread of the earlier runs and the noise of this run."""
 
 
+PAST_FAMILY = "HIS"
+"""Prefix of the codes of the rules about earlier runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Across:
     """One attempt, compared with the attempts before it."""

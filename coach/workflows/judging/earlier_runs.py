@@ -19,7 +19,7 @@ from coach.config import Settings
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Finding, Severity
-from coach.model.judging.verdict import PastRun
+from coach.model.judging.verdict import PAST_FAMILY, PastRun
 from coach.model.reading import JobList
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job, is_final
@@ -34,8 +34,6 @@ from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.runs.verdicts import Verdicts
 from coach.sources.slurm.node_sets import expand_nodes
 
-FAMILY = "HIS"
-"""Prefix of the codes of the rules about the past."""
 MAX_CAUGHT_UP = 8
 """Earlier runs without a verdict that one command reads at most, the newest first."""
 MAX_CAUGHT_UP_BYTES = 32 << 20
@@ -92,7 +90,7 @@ class PastRuns:
         if look is not None and look.this is this and look.findings is not None:
             return look.findings
         looked_at = replace(snapshot, across=across(this, self._known()))
-        engine = Engine([rule for rule in rules if rule.code.startswith(FAMILY)])
+        engine = Engine([rule for rule in rules if rule.code.startswith(PAST_FAMILY)])
         found = engine.diagnose(looked_at, History()).findings
         if look is not None:
             look.findings = found

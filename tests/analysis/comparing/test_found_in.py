@@ -47,6 +47,10 @@ def test_hints_and_consequences_do_not_count() -> None:
     assert found_in(before, diagnosis()) == ()
 
 
+def test_what_earlier_runs_show_is_no_effect_of_the_change() -> None:
+    assert found_in(diagnosis(), diagnosis(finding("HIS004"))) == ()
+
+
 def test_a_withheld_diagnosis_reveals_nothing() -> None:
     withheld = Diagnosis("run", "FAILED", (), (NotMeasured("diagnosis", ANSWER_FIRST, "answer"),))
     assert found_in(withheld, diagnosis(finding("A"))) is None
