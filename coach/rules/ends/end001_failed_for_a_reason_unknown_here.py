@@ -116,7 +116,9 @@ def _of_an_end(snapshot: TargetSnapshot, block: Block | None) -> Hit:
 
 def _of_a_text(block: Block) -> Hit:
     is_cut = block.traceback is not None and block.traceback.type is None
-    end = "inside a traceback, so its error is not in it" if is_cut else "with an error that is not recognised"
+    end = (
+        "inside a traceback, so its error is not in it" if is_cut else "with an error that is not recognised"
+    )
     return Hit(
         summary=f"The log ends {end}: {_short(block.said)}",
         evidence=tuple(_quoted(block)),

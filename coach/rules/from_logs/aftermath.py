@@ -336,7 +336,12 @@ def is_below(pattern: re.Pattern[str], hit: LogHit, snapshot: TargetSnapshot) ->
 
 def num_alive_after(hit: LogHit, tail: LogTail) -> int:
     """Number of lines below a hit that are a sign of life; those of other tracebacks are none."""
-    dead = {n for block in tail.blocks if not block.is_ignored for n in range(block.first_line, block.last_line + 1)}
+    dead = {
+        n
+        for block in tail.blocks
+        if not block.is_ignored
+        for n in range(block.first_line, block.last_line + 1)
+    }
     start = _below(hit, tail)
     below = enumerate(tail.plain[start:], tail.first_line + start)
     return num_alive([bare(line) for number, line in below if number not in dead])

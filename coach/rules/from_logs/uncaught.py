@@ -26,9 +26,7 @@ def unnamed_exceptions(snapshot: TargetSnapshot) -> tuple[LogHit, ...]:
         (hit.file, hit.line) for hit in snapshot.log_hits if (hit.rule, hit.signature) == (PLAIN, _EXCEPTION)
     }
     cut = [block for tail in snapshot.log_tails if (block := cut_block(tail)) is not None]
-    return tuple(
-        _hit_of(block, CUT) for block in cut
-    ) + tuple(
+    return tuple(_hit_of(block, CUT) for block in cut) + tuple(
         _hit_of(block, _EXCEPTION)
         for tail in snapshot.log_tails
         for block in tail.blocks

@@ -39,7 +39,9 @@ _EXCEPTION = re.compile(
     r"(?P<type>(?:[\w<>]{1,80}\.){0,12}(?:_{0,3}[A-Z]\w{0,120}|error|timeout|gaierror|herror))"
     r"(?:[(\[][^\])]{0,80}[\])])?(?::? (?P<words>.*)|:?\s*$)"
 )
-_NAMED_ERROR = re.compile(r"(?:\w{1,80}\.){0,12}(?:\w{0,80}(?:Error|Exception|Exit|Interrupt|Iteration)\b|[A-Z]\w{1,80}: )")
+_NAMED_ERROR = re.compile(
+    r"(?:\w{1,80}\.){0,12}(?:\w{0,80}(?:Error|Exception|Exit|Interrupt|Iteration)\b|[A-Z]\w{1,80}: )"
+)
 _FRAME = re.compile(
     r'[\s|]*File "?(?P<file>[^"\n]{1,400}?)"?(?:, line |:)(?P<line>\d{1,9})(?:,? in (?P<name>.{1,200}))?$'
 )
@@ -189,7 +191,9 @@ class ErrorReader:
         """True for the source line below a frame that is indented as little as the exception."""
         above = self._lines[-1][1]
         is_flat = depth_of(above) <= self._margin and _FRAME.match(above) is not None
-        return is_flat and self.kind in (*_PLAIN, ErrorKind.HEADLESS) and not _NAMED_ERROR.match(words.strip())
+        return (
+            is_flat and self.kind in (*_PLAIN, ErrorKind.HEADLESS) and not _NAMED_ERROR.match(words.strip())
+        )
 
     def _can_be_error(self, words: str) -> bool:
         if self.kind is ErrorKind.RICH:

@@ -126,7 +126,9 @@ def join_messages(data: bytes, is_end: bool) -> tuple[bytes, bytes]:
         prefix = data[start : found.start()]
         said, end = _message_below(data, found, prefix, start)
         if end is None and not is_end and len(data) - start < _MAX_HELD_BYTES:
-            held = max(place, data.rfind(b"\n", 0, max(0, start - 1)) + 1)  # the line above is asked for again
+            held = max(
+                place, data.rfind(b"\n", 0, max(0, start - 1)) + 1
+            )  # the line above is asked for again
             return b"".join((*parts, data[place:held])), data[held:]
         if said:
             end = end or len(data)
