@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from textual.app import App, ScreenStackError
 
@@ -25,6 +25,15 @@ from coach.tui.worker import FINISH_TIMEOUT_S, Worker
 T = TypeVar("T")
 TOAST_S = 8.0
 READ_ONLY = UserError("coach was opened read-only, or on a recording: nothing can be launched or changed")
+
+
+class Refusing(Protocol):
+    """A screen that shows why its work failed."""
+
+    @property
+    def is_attached(self) -> bool: ...
+
+    def refuse(self, error: UserError) -> None: ...
 
 
 class Stage:
@@ -101,6 +110,12 @@ class Stage:
         if self.top is not None:
             self.top.note(error.message)
 
+    def may_launch(self) -> bool:
+        """True if the mode allows launches; else a note says why not."""
+        if self.context.mode is not Mode.LIVE:
+            self.note(READ_ONLY)
+        return self.context.mode is Mode.LIVE
+
     def copy_by_terminal(self, text: str) -> None:
         """Ask the terminal to put text into its clipboard (OSC 52)."""
         self._app.copy_to_clipboard(text)
@@ -175,14 +190,18 @@ class Stage:
 
     def ask(
         self,
-        screen: DecisionScreen,
+        screen: Refusing,
         work: Callable[[], T],
         show: Callable[[T], object],
         is_wanted: Callable[[], bool] = lambda: True,
         what: str = "",
+        *,
+        is_aside: bool = False,
     ) -> None:
-        """Run work for a confirming screen; its result is shown if the screen is still open."""
-        self.do(
+        """Run work for a screen; its result is shown if the screen is still open. `is_aside`: in a thread of
+        its own."""
+        do = self.do_aside if is_aside else self.do
+        do(
             work,
             lambda result: show(result) if screen.is_attached and is_wanted() else None,
             lambda error: screen.refuse(error) if screen.is_attached and is_wanted() else None,

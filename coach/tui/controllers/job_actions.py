@@ -221,9 +221,4 @@ class RankStacks:
             screen.refuse(READ_ONLY)
 
     def _answer(self, screen: StacksScreen, work: Callable[[], T], show: Callable[[T], object]) -> None:
-        self._stage.do_aside(
-            work,
-            lambda result: show(result) if screen.is_attached else None,
-            lambda error: screen.refuse(error) if screen.is_attached else None,
-            "taking the stacks of all ranks",
-        )
+        self._stage.ask(screen, work, show, what="taking the stacks of all ranks", is_aside=True)

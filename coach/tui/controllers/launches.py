@@ -18,7 +18,7 @@ from coach.tui.keys import launch_keys
 from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey
 from coach.tui.screen_specs import Kind
-from coach.tui.stage import READ_ONLY, Stage
+from coach.tui.stage import Stage
 
 if TYPE_CHECKING:
     from coach.launch.resubmission import Resubmission
@@ -104,8 +104,7 @@ class Launches:
 
     def launch(self, recipe: RecipeKey) -> None:
         """Open the plan of this recipe."""
-        if self._stage.context.mode is not Mode.LIVE:
-            self._stage.note(READ_ONLY)
+        if not self._stage.may_launch():
             return
         request = LaunchRequest(recipe.name, self._backend)
         self.open_plan(recipe.word, lambda: request)
@@ -126,8 +125,7 @@ class Launches:
     def _open_filled_plan(self, message: messages.PlanOpened) -> None:
         if self._stage.is_overtaken(message):
             return
-        if self._stage.context.mode is not Mode.LIVE:
-            self._stage.note(READ_ONLY)
+        if not self._stage.may_launch():
             return
         request = replace(message.request, backend=self._backend)
         self.open_plan(message.title, lambda: request)
@@ -227,8 +225,7 @@ class NewLaunches:
     def _open(self, message: messages.LaunchableOpened) -> None:
         if self._stage.is_overtaken(message):
             return
-        if self._stage.context.mode is not Mode.LIVE:
-            self._stage.note(READ_ONLY)
+        if not self._stage.may_launch():
             return
 
         def show(request: LaunchRequest) -> None:

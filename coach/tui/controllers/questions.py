@@ -104,24 +104,16 @@ class Questions:
 
     def _examine(self, message: messages.ReportWanted) -> None:
         screen: DoctorScreen | None = self._stage.asker(message)
-        if screen is None:
-            return
-        self._stage.do_aside(
-            self._port.examine,
-            lambda report: screen.set_report(report) if screen.is_attached else None,
-            lambda error: screen.refuse(error) if screen.is_attached else None,
-            "checking this machine",
-        )
+        if screen is not None:
+            self._stage.ask(
+                screen, self._port.examine, screen.set_report, what="checking this machine", is_aside=True
+            )
 
     def _explain(self, message: messages.RuleWanted) -> None:
         screen: RuleScreen | None = self._stage.asker(message)
-        if screen is None:
-            return
-        self._stage.do_aside(
-            partial(self._port.explain_rule, message.code),
-            lambda text: screen.set_text(text) if screen.is_attached else None,
-            lambda error: screen.refuse(error) if screen.is_attached else None,
-        )
+        if screen is not None:
+            work = partial(self._port.explain_rule, message.code)
+            self._stage.ask(screen, work, screen.set_text, is_aside=True)
 
     def name_rules(self, tell: Callable[[tuple[RuleTitle, ...]], object]) -> None:
         """Pass all rules by code and title to `tell`. The first call reads them in a thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,17 +43,19 @@ class Views:
         return {messages.ViewsChanged: self._keep, messages.SavedViewsChanged: self._keep_saved}
 
     def _keep_saved(self, message: messages.SavedViewsChanged) -> None:
-        store, views = self._store, dict(self._stage.context.saved_views)
-        if store is not None and self._stage.context.mode is Mode.LIVE:
-            self._stage.do(lambda: store.keep_saved(views), lambda _: None, self._stage.note)
+        if self._store is not None:
+            self._write(partial(self._store.keep_saved, dict(self._stage.context.saved_views)))
 
     def _keep(self, message: messages.ViewsChanged) -> None:
         context = self._stage.context
         if context.is_detail_hidden or DETAIL in context.views:
             context.views[DETAIL] = NOT_SHOWN if context.is_detail_hidden else View()
-        store, views = self._store, dict(context.views)
-        if store is not None and self._stage.context.mode is Mode.LIVE:
-            self._stage.do(lambda: store.keep(views), lambda _: None, self._stage.note)
+        if self._store is not None:
+            self._write(partial(self._store.keep, dict(context.views)))
+
+    def _write(self, write: Callable[[], object]) -> None:
+        if self._stage.context.mode is Mode.LIVE:
+            self._stage.do(write, lambda _: None, self._stage.note)
 
 
 class FirstStart:
