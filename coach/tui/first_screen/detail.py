@@ -19,7 +19,7 @@ from coach.tui.job_subject import JobSubject, job_subject
 from coach.tui.mode import Mode
 from coach.tui.render.allocation import node_fact_lines
 from coach.tui.render.finding import cause_place
-from coach.tui.render.queue import QueueRow, UnfoldedRow, is_own, job_of
+from coach.tui.render.queue import QueueRow, folded_of, is_own, job_of
 from coach.tui.render.text import line, muted, printable, short_id
 from coach.tui.widgets.beside import Beside
 
@@ -113,9 +113,7 @@ def _title(subject: JobSubject) -> str:
 
 
 def _folded(row: QueueRow) -> FoldedJob:
-    if isinstance(row, FoldedJob):
-        return row
-    return row.folded if isinstance(row, UnfoldedRow) else fold([job_of(row)])[0]
+    return folded_of(row) or fold([job_of(row)])[0]
 
 
 def _num_tasks(row: QueueRow) -> int:

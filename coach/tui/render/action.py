@@ -40,13 +40,17 @@ def action_lines(action: JobAction, width: int, progress: Mapping[str, str] | No
         first, *more = wrap(printable(each.reason), max(20, width - 16 - len(each.job_id)))
         rows.append(line(Span("   – ", "warning"), printable(each.job_id), muted(" is left out: "), first))
         rows += [line("     ", part) for part in more]
-    for note in action.notes:
-        rows += [line(muted(f"   {part}")) for part in wrap(printable(note), max(20, width - 4))]
+    rows += note_lines(action.notes, width)
     if action.script is not None:
         rows += [BLANK, line(strong("   the script"))]
         texts = action.script.splitlines()[:_MAX_SCRIPT_LINES]
         rows += [line("   ", printable(text.replace("\t", "    "))) for text in texts]
     return rows
+
+
+def note_lines(notes: Iterable[str], width: int) -> list[Line]:
+    """Notes below the commands, wrapped."""
+    return [line(muted(f"   {part}")) for note in notes for part in wrap(printable(note), max(20, width - 4))]
 
 
 def command_lines(commands: Iterable[str], width: int) -> list[Line]:

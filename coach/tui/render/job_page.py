@@ -89,9 +89,7 @@ def _about_lines(page: JobSubject, width: int, room: int) -> list[Line]:
 def _told_lines(page: JobSubject, width: int) -> list[Line]:
     """How the job ended, its parent run, and why it waits."""
     rows = [*_verdict(page, width)]
-    if page.run is not None:
-        rows += [*runs.parent_lines(page.run, width, page.label), *runs.segment_lines(page.run, width)]
-        rows += runs.target_lines(page.followed, width)
+    rows += _run_lines(page, width)
     if page.past is not None:
         rows += [*efficiency_lines(page.past, page.now_s, width), BLANK]
     rows += _waiting(page, width)
@@ -101,12 +99,19 @@ def _told_lines(page: JobSubject, width: int) -> list[Line]:
     return rows
 
 
+def _run_lines(page: JobSubject, width: int) -> list[Line]:
+    """The parent, the restarts and the target of its run."""
+    if page.run is None:
+        return []
+    parent, segments = runs.parent_lines(page.run, width, page.label), runs.segment_lines(page.run, width)
+    return [*parent, *segments, *runs.target_lines(page.followed, width)]
+
+
 def facts_lines(page: JobSubject, width: int, height: int) -> list[Line]:
     """All facts in the queue about the job."""
     rows = [_head(page, width), BLANK]
+    rows += _run_lines(page, width)
     if page.run is not None:
-        rows += [*runs.parent_lines(page.run, width, page.label), *runs.segment_lines(page.run, width)]
-        rows += runs.target_lines(page.followed, width)
         rows += [*runs.parameters_lines(page.run, width), BLANK]
     if page.job is None:
         return [*rows, line(muted(" it has no job in the queue"))]

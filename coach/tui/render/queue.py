@@ -140,11 +140,16 @@ def job_of(row: QueueRow) -> Job:
     return row.folded.job if isinstance(row, UnfoldedRow) else row.job
 
 
+def folded_of(row: QueueRow) -> FoldedJob | None:
+    """The array of a row; None for the row of one job or task."""
+    return row.folded if isinstance(row, UnfoldedRow) else row if isinstance(row, FoldedJob) else None
+
+
 def row_key(row: QueueRow) -> str:
     """The key of a row: the job id; for a folded array the array's id, which stays the same while its tasks
     start and end."""
     job = job_of(row)
-    return group_id(job.job_id) if isinstance(row, FoldedJob | UnfoldedRow) else job.job_id
+    return group_id(job.job_id) if folded_of(row) is not None else job.job_id
 
 
 def target_of(row: QueueRow, jobs: Iterable[Job]) -> str | None:
@@ -156,8 +161,7 @@ def target_of(row: QueueRow, jobs: Iterable[Job]) -> str | None:
     if not is_part(job.job_id) and isinstance(row, Job | TaskRow):
         return job.job_id
     group = group_id(job.job_id)
-    if isinstance(row, FoldedJob | UnfoldedRow):
-        folded = row if isinstance(row, FoldedJob) else row.folded
+    if (folded := folded_of(row)) is not None:
         of_group = {
             each.job_id
             for each in jobs
@@ -245,8 +249,7 @@ def job_rows(
 
     def row_of(row: QueueRow) -> Row:
         job = job_of(row)
-        if isinstance(row, FoldedJob | UnfoldedRow):
-            folded = row if isinstance(row, FoldedJob) else row.folded
+        if (folded := folded_of(row)) is not None:
             so_far = array_of(folded)
             if folded.num_tasks > 1 or (so_far is not None and so_far.num_tasks > 1):
                 num_tasks = max(folded.num_tasks, so_far.num_tasks if so_far is not None else 0)
@@ -349,9 +352,8 @@ def _reason(row: QueueRow, said: str) -> tuple[str, Tone]:
     """Why a job waits, or the number of tasks in each state. `said` is Slurm's reason."""
     job = job_of(row)
     reason, tone = short_reason(job) if job.state == "PENDING" and job.is_visible else (said, "muted")
-    if not isinstance(row, FoldedJob | UnfoldedRow):
+    if (folded := folded_of(row)) is None:
         return reason, tone
-    folded = row if isinstance(row, FoldedJob) else row.folded
     counted = _counted(folded, reason)
     return (f"✖ {counted}", "critical") if folded.num_failed else (counted, tone)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.cells import chop_cells
-
 from coach.analysis.measured.stack_groups import Kind, ReportLine, merge, report
 from coach.model.training.other_machine import rough_age
 from coach.model.training.stacks import StackBurst, Stacks, StacksPlan
+from coach.tui.render.action import command_lines, note_lines
 from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, printable, wrap
 
 _TONES: dict[Kind, Tone] = {
@@ -42,13 +41,7 @@ def burst_lines(bursts: Sequence[StackBurst], now_s: float, width: int, most: in
 
 def question_lines(plan: StacksPlan, width: int) -> list[Line]:
     """The question. The command is wrapped, never cut, because the user confirms it."""
-    first, *more = chop_cells(printable(plan.command), max(20, width - 7))  # keeps every blank
-    rows = [BLANK, line(muted("   $ "), Span(first, "accent"))]
-    rows += [line("     ", Span(part, "accent")) for part in more]
-    rows.append(BLANK)
-    for note in plan.notes:
-        rows += [line(muted(f"   {part}")) for part in wrap(printable(note), max(20, width - 4))]
-    return rows
+    return [BLANK, *command_lines((plan.command,), width), BLANK, *note_lines(plan.notes, width)]
 
 
 def _wrapped(row: ReportLine, width: int) -> list[Line]:
