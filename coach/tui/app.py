@@ -114,7 +114,7 @@ class CoachApp(App[None]):
             typed_on=TypedOn(),
             key_table=opening.keys.table,
             # A recording costs Slurm no query, so the jobs of all users are shown.
-            are_all_shown=opening.mode in (Mode.DEMO, Mode.REPLAY),
+            are_all_shown=opening.mode.is_recorded,
             story=opening.story,
         )
         self.crash: BaseException | None = None

@@ -14,7 +14,6 @@ from coach.analysis.judging.ranking import RECENT_S
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run
 from coach.tui.context import Context
-from coach.tui.mode import Mode
 from coach.tui.screen_specs import Follows
 
 MAX_FOLLOWED = 6
@@ -121,7 +120,7 @@ class FollowList:
     @property
     def _can_read_foreign(self) -> bool:
         """False for a recording: it holds only the files of the jobs that were followed while it was made."""
-        return self._context.mode not in (Mode.REPLAY, Mode.DEMO)
+        return not self._context.mode.is_recorded
 
     def _foreign(self) -> tuple[Job, ...]:
         """The user's jobs in the queue that coach did not launch. Waiting jobs are left out: they have no

@@ -899,7 +899,7 @@ def bindings_of(spec: ScreenSpec) -> list[BindingType]:
 
 def can_launch(mode: Mode, switched_off: SwitchedOff) -> bool:
     """True if neither the mode nor the site forbids launches."""
-    return mode is Mode.LIVE and Switch.LAUNCH not in switched_off
+    return mode.is_live and Switch.LAUNCH not in switched_off
 
 
 def reason_off(
@@ -907,9 +907,9 @@ def reason_off(
 ) -> str | None:
     """Why a key does nothing; None if it works. `why_readonly` is the reason if the settings forbid changes;
     `switched_off` has the site's reason for each switch that is off."""
-    if mode is Mode.LIVE and key.switch is not None:
+    if mode.is_live and key.switch is not None:
         return switched_off.get(key.switch)
-    if not key.is_change or mode is Mode.LIVE:
+    if not key.is_change or mode.is_live:
         return None
     if mode is Mode.READONLY:
         return why_readonly or "coach was opened read-only"

@@ -13,3 +13,13 @@ class Mode(Enum):
     ROOT = "READONLY: root"
     REPLAY = "REPLAY"
     DEMO = "DEMO"
+
+    @property
+    def is_live(self) -> bool:
+        """True if jobs can be launched and changed."""
+        return self is Mode.LIVE
+
+    @property
+    def is_recorded(self) -> bool:
+        """True if a recording is shown."""
+        return self in (Mode.REPLAY, Mode.DEMO)

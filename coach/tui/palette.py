@@ -25,7 +25,6 @@ from textual.widgets import Input
 from coach.analysis.queueing.arrays import group_id, is_part
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey, RuleTitle
 from coach.tui.render.text import printable
 from coach.tui.screen_specs import HOME, Kind, by_name
@@ -79,7 +78,7 @@ def commands_of(
         if key in launches or key.id == "palette" or key.is_answer or screen.reason_off(key) is not None:
             continue
         yield _command(key.description, key.label, key.tooltip, partial(act, screen, key.action))
-    if screen.context.mode is Mode.LIVE:
+    if screen.context.mode.is_live:
         for recipe in recipes:
             yield _command(f"launch {recipe.word}", recipe.key, recipe.title, partial(launch, recipe))
 
@@ -126,7 +125,7 @@ def places_of(
     """All places with a name. `go` opens a screen by its name and arguments; `launch` opens a recipe's
     plan."""
     places = [*_places(context, go)]
-    if context.mode is Mode.LIVE:
+    if context.mode.is_live:
         places += [Place(recipe.word, "recipe", partial(launch, recipe)) for recipe in recipes]
     return tuple(places)
 

@@ -17,7 +17,6 @@ from coach.tui.bases.decision import DecisionScreen
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import Done, Request
-from coach.tui.mode import Mode
 from coach.tui.screen_specs import HOME, Kind, by_name
 from coach.tui.work_progress import Work, WorkProgress
 from coach.tui.worker import FINISH_TIMEOUT_S, Worker
@@ -112,9 +111,9 @@ class Stage:
 
     def may_launch(self) -> bool:
         """True if the mode allows launches; else a note says why not."""
-        if self.context.mode is not Mode.LIVE:
+        if not self.context.mode.is_live:
             self.note(READ_ONLY)
-        return self.context.mode is Mode.LIVE
+        return self.context.mode.is_live
 
     def copy_by_terminal(self, text: str) -> None:
         """Ask the terminal to put text into its clipboard (OSC 52)."""
@@ -216,7 +215,7 @@ class Stage:
         what: str = "",
     ) -> None:
         """Run work that changes something. Its result is shown even if its screen was closed meanwhile."""
-        if self.context.mode is not Mode.LIVE:
+        if not self.context.mode.is_live:
             screen.refuse(READ_ONLY)
             return
         self.do(

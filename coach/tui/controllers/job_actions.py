@@ -17,7 +17,6 @@ from coach.model.training.log_window import LogWindow
 from coach.node.secret_words import mask_text
 from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
-from coach.tui.mode import Mode
 from coach.tui.stage import READ_ONLY, Stage
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class JobActions:
         action = message.action
         if screen is None:
             return
-        if action.verb is Verb.SHELL and self._stage.context.mode is Mode.LIVE:
+        if action.verb is Verb.SHELL and self._stage.context.mode.is_live:
             self._open_shell(screen, action)
         elif action.verb is Verb.ATTACH:
             self._begin_measuring(screen, action)
@@ -215,7 +214,7 @@ class RankStacks:
         screen: StacksScreen | None = self._stage.asker(message)
         if screen is None:
             return
-        if self._stage.context.mode is Mode.LIVE:
+        if self._stage.context.mode.is_live:
             self._answer(screen, partial(self._port.take_stacks, message.plan), screen.set_stacks)
         else:
             screen.refuse(READ_ONLY)

@@ -15,7 +15,6 @@ from coach.tui import messages
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.keys import launch_keys
-from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey
 from coach.tui.screen_specs import Kind
 from coach.tui.stage import Stage
@@ -84,7 +83,7 @@ class Launches:
             return
         if context.launch_keys and top.is_off(f"launch_{key}"):
             return
-        if context.mode is not Mode.LIVE:
+        if not context.mode.is_live:
             return
         if context.typed_on.is_on:
             top.note(f"{key} came right after a key that did nothing: to launch, press {key} again")

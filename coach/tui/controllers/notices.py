@@ -13,7 +13,6 @@ from coach.config import NoticeSettings
 from coach.model.snapshot import Snapshot
 from coach.trusted import private_folder
 from coach.tui.controllers.handlers import Handlers
-from coach.tui.mode import Mode
 from coach.tui.render.notice import OFFER, notice_text, tab_title, terminal_notice
 from coach.tui.stage import Stage
 
@@ -40,7 +39,7 @@ class JobNotices:
 
     def look(self, picture: Snapshot) -> None:
         """Send notices about the news in a snapshot."""
-        if self._stage.context.mode in (Mode.DEMO, Mode.REPLAY):
+        if self._stage.context.mode.is_recorded:
             return
         if self._settings.is_on:
             self._tell(self._notices.notices(picture))

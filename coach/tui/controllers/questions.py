@@ -14,7 +14,6 @@ from coach.late import late
 from coach.model.errors import UserError
 from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
-from coach.tui.mode import Mode
 from coach.tui.ports import RuleTitle
 from coach.tui.question import Asked, Question
 from coach.tui.stage import Stage
@@ -71,7 +70,7 @@ class Questions:
         known = context.answers[question]
         if known.is_under_way or (not message.is_anew and known.is_fresh(context.now_s)):
             return
-        if context.mode in (Mode.REPLAY, Mode.DEMO):
+        if context.mode.is_recorded:
             self._keep(question, Asked(None, "this is a recording: it does not hold this", context.now_s))
             return
         if question in _OF_SLURM and not self._has_queue:

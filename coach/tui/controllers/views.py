@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from coach.late import late
 from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
-from coach.tui.mode import Mode
 from coach.tui.stage import Stage
 from coach.workflows.watching.table_views import NOT_SHOWN, View, ViewStore
 
@@ -54,7 +53,7 @@ class Views:
             self._write(partial(self._store.keep, dict(context.views)))
 
     def _write(self, write: Callable[[], object]) -> None:
-        if self._stage.context.mode is Mode.LIVE:
+        if self._stage.context.mode.is_live:
             self._stage.do(write, lambda _: None, self._stage.note)
 
 

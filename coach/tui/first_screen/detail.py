@@ -16,7 +16,6 @@ from coach.late import late
 from coach.model.slurm.cluster import Job
 from coach.tui.context import Context
 from coach.tui.job_subject import JobSubject, job_subject
-from coach.tui.mode import Mode
 from coach.tui.render.allocation import node_fact_lines
 from coach.tui.render.finding import cause_place
 from coach.tui.render.queue import QueueRow, folded_of, is_own, job_of
@@ -51,7 +50,7 @@ class Detail:
         target = context.trainings.target_of(job, context.snapshot.runs)
         if not is_own(job, context.user) or job.state in _UNREAD_STATES:
             return None
-        if target == job.job_id and (context.mode in (Mode.REPLAY, Mode.DEMO) or _num_tasks(row) != 1):
+        if target == job.job_id and (context.mode.is_recorded or _num_tasks(row) != 1):
             return None
         return target
 
@@ -88,7 +87,7 @@ class Detail:
         if not subject.is_known:
             self.show_nothing(beside)
             return
-        page = replace(subject, is_read=subject.followed is not None, can_fix=context.mode is Mode.LIVE)
+        page = replace(subject, is_read=subject.followed is not None, can_fix=context.mode.is_live)
         place = cause_place(subject.diagnosis)
         tails = subject.followed.log_tails if subject.followed is not None else ()
         tail = min(

@@ -15,7 +15,6 @@ from coach.analysis.judging.ranking import RECENT_S, RankedFinding
 from coach.model.judging.finding import Severity
 from coach.model.slurm.cluster import Job, has_failed, is_final
 from coach.tui.context import Context
-from coach.tui.mode import Mode
 from coach.tui.palette import GoTo, Place
 from coach.tui.render.text import printable
 from coach.workflows.watching.table_views import BUILT_IN, SavedView, View, is_view_name
@@ -46,7 +45,7 @@ def name_of(context: Context, shown: SavedView) -> str | None:
 
 def saved_words(context: Context, name: str) -> str:
     """The message after a view was saved."""
-    kept = "" if context.mode is Mode.LIVE else ", until coach is left"
+    kept = "" if context.mode.is_live else ", until coach is left"
     return f"saved as {name}{kept}: {context.label('views')} chooses it"
 
 

@@ -7,7 +7,6 @@ from coach.analysis.judging.ranking import RankedFinding, by_cause, went_wrong
 from coach.model.slurm.cluster import Job, is_final
 from coach.tui.context import Context
 from coach.tui.first_screen.arrays import Arrays
-from coach.tui.mode import Mode
 from coach.tui.render.queue import EmptyBecause, empty_queue_note, is_own
 from coach.tui.render.running import curve_blocks, first_start_lines, heading, launch_lines, run_lines
 from coach.tui.render.table import Cell
@@ -73,7 +72,7 @@ class Told:
             query,
             "jobs" in context.snapshot.hidden,
             can_launch=context.can_launch,
-            is_recorded=mode in (Mode.REPLAY, Mode.DEMO),
+            is_recorded=mode.is_recorded,
             has_queue=not context.place.startswith("local"),
             is_failed_today=is_failed,
         )

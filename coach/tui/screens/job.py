@@ -24,7 +24,6 @@ from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_
 from coach.tui.job_subject import JobSubject, job_subject, rows_named, run_named
 from coach.tui.keys import Key
 from coach.tui.messages import ExplainWanted, PagerRequested, ScreenOpened, ScreenShown, Wanted
-from coach.tui.mode import Mode
 from coach.tui.question import Question
 from coach.tui.render.finding import cause_place
 from coach.tui.render.job_page import facts_lines, hidden_job_words, page_lines
@@ -110,7 +109,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         page = replace(
             subject,
             is_read=bool(self.targets),
-            can_fix=context.mode is Mode.LIVE,
+            can_fix=context.mode.is_live,
             questions=self.questions,
             slots=self._slots(folded),
             is_log=self._is_log,
@@ -179,7 +178,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             self.post_message(ScreenShown())
 
     def _can_be_read(self, folded: FoldedJob | None) -> bool:
-        if self.context.mode in (Mode.REPLAY, Mode.DEMO):
+        if self.context.mode.is_recorded:
             return False
         if folded is None:
             return _JOB_ID.fullmatch(self._asked_for) is not None
@@ -201,7 +200,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             return ()
         is_mine = is_own(folded.job, self.context.user)
         # A recording has measurements, but no answers.
-        is_recorded = self.context.mode in (Mode.REPLAY, Mode.DEMO)
+        is_recorded = self.context.mode.is_recorded
         reasons = {
             Question.PLACE_IN_QUEUE: is_mine and any(job.state == "PENDING" for job in folded.parts),
             Question.ALLOCATIONS: not is_recorded
@@ -272,7 +271,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         file = self.query_one(CauseAndLog).file
         if file is None:
             self.note("its log is not read yet")
-        elif self.context.mode in (Mode.REPLAY, Mode.DEMO):
+        elif self.context.mode.is_recorded:
             self.note("this is a recording: the file is not here")
         else:
             self.post_message(PagerRequested(file))

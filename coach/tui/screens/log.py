@@ -14,7 +14,6 @@ from coach.trusted import UNKNOWN_USER
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import LogWanted, PagerRequested
-from coach.tui.mode import Mode
 from coach.tui.render.text import KeyLabel, clip, crumb, line, muted, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.lines import LinesView
@@ -64,7 +63,7 @@ class LogScreen(CoachScreen, screen="log"):
     @property
     def _is_recorded(self) -> bool:
         """True if the files themselves are missing: a recording holds only their ends."""
-        return self.context.mode in (Mode.REPLAY, Mode.DEMO)
+        return self.context.mode.is_recorded
 
     # Display
 
