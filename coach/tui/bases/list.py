@@ -9,6 +9,7 @@ from __future__ import annotations
 from coach.model.judging.finding import Finding
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.fix_way import fix_way
+from coach.tui.render.text import printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
@@ -19,6 +20,15 @@ class ListScreen(CoachScreen):
     @property
     def table(self) -> KeyedTable:
         return self.query_one(KeyedTable)
+
+    def on_mount(self) -> None:
+        self.table.focus()
+
+    @property
+    def filter_words(self) -> str:
+        """The filter for the table's title; empty if all rows are shown."""
+        query = self.table.query_text
+        return f' · filter "{printable(query)}": {self.table.num_rows}' if query else ""
 
     def action_open(self) -> None:
         """Open the row under the cursor."""

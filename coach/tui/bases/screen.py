@@ -69,10 +69,11 @@ class CoachScreen(Screen[None]):
             cls.BINDINGS = bindings_of(cls.spec)
         super().__init_subclass__(**kwargs)
 
-    def __init__(self, context: Context, crumbs: tuple[str, ...]) -> None:
+    def __init__(self, context: Context, crumbs: tuple[str, ...] = ()) -> None:
+        """`crumbs`: the path to the screen; without them, the screen below the first one."""
         super().__init__()
         self.context = context
-        self.crumbs = crumbs
+        self.crumbs = crumbs or (HOME.name, self.spec.word)
 
     def post_message(self, message: Message) -> bool:
         if isinstance(message, Request):

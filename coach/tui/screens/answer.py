@@ -67,8 +67,7 @@ class AnswerScreen(DecisionScreen, screen="answer"):
         else:
             wanted = "launches it again: no answer counts" if self._is_spoiled else "names this cause"
             answer = self.answer_lines("Enter", wanted, width)
-        self.pane("#answer").styles.height = len(answer)
-        self.pane("#answer").set_lines(answer)
+        self.pane("#answer").fit_lines(answer)
 
     def reason_off(self, key: Key) -> str | None:
         return super().reason_off(key) if key.id != "choose" or not self._is_settled else "it is settled"

@@ -8,7 +8,6 @@ from textual.widget import Widget
 
 from coach.model.teaching.cohort import Cohort, Person, Summary
 from coach.tui.bases.list import ListScreen
-from coach.tui.context import Context
 from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Asked, Question
 from coach.tui.render.asked import asked_lines
@@ -38,16 +37,12 @@ class CohortScreen(ListScreen, screen="cohort"):
 
     questions = (Question.COHORT,)
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context, ("cluster", "cohort"))
-
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="told", can_focus=False)
         yield KeyedTable(COHORT_COLUMNS, id="cohort", classes="pane")
         yield FilterLine()
 
     def on_mount(self) -> None:
-        self.table.focus()
         self.post_message(Wanted(Question.COHORT, is_anew=True))  # the roster may have changed
 
     @property
@@ -66,15 +61,12 @@ class CohortScreen(ListScreen, screen="cohort"):
         cohort = told.value
         heading = asked_lines("the cohort", told, now_s, self.context.label, width)
         heading += verdict_lines(cohort, now_s, width) if cohort is not None else []
-        self.pane("#told").styles.height = len(heading)
-        self.pane("#told").set_lines(heading)
+        self.pane("#told").fit_lines(heading)
         if cohort is None:
             self.table.set_rows([], "nothing is known" if told.error else "reading…")
             return
         self.table.set_rows(cohort_rows(cohort, now_s), "nobody has shared anything yet")
-        query = self.table.query_text
-        shown = f' · filter "{printable(query)}": {self.table.num_rows}' if query else ""
-        self.table.set_title(cohort_title(cohort) + shown)
+        self.table.set_title(cohort_title(cohort) + self.filter_words)
 
     def action_open(self) -> None:
         cohort, key = self._told.value, self.table.cursor_key

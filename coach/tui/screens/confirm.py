@@ -94,8 +94,7 @@ class ConfirmScreen(DecisionScreen, screen="confirm"):
             answer = [line(muted(" Enter shows the exact command · Esc leaves with nothing done"))]
         else:
             answer = self.answer_lines("y", "runs exactly this", width)
-        self.pane("#answer").styles.height = len(answer)
-        self.pane("#answer").set_lines(answer)
+        self.pane("#answer").fit_lines(answer)
 
     def _progress(self, action: JobAction) -> dict[str, str]:
         """Job id → how far the job is, for the jobs whose files are read."""

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from textual.widget import Widget
-
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Report
-from coach.tui.bases.screen import CoachScreen
+from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.messages import ReportWanted
 from coach.tui.render.doctor import report_lines
 from coach.tui.render.error import error_lines
 from coach.tui.render.text import Line, Span, line
-from coach.tui.widgets.lines import LinesView
 
 
-class DoctorScreen(CoachScreen, screen="doctor"):
+class DoctorScreen(PageScreen, screen="doctor"):
     """The doctor's report. It examines the current machine, even while a recording is shown."""
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context, ("cluster", "doctor"))
+        super().__init__(context)
         self._report: Report | None = None
         self._error: UserError | None = None
 
-    def compose_body(self) -> Iterator[Widget]:
-        yield LinesView(id="body")
-
     def on_mount(self) -> None:
-        self.query_one("#body").focus()
         self.post_message(ReportWanted())
 
     def ask_again(self) -> bool:
@@ -46,10 +37,7 @@ class DoctorScreen(CoachScreen, screen="doctor"):
         self._error = error
         self.refresh_all()
 
-    def show(self) -> None:
-        self.pane("#body").set_lines(self._lines(self.app.size.width - 2))
-
-    def _lines(self, width: int) -> list[Line]:
+    def lines(self, width: int) -> list[Line]:
         if self._error is not None:
             return error_lines(self._error, width)
         if self._report is None:

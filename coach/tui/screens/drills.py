@@ -24,16 +24,13 @@ class DrillsScreen(ListScreen, screen="drills"):
     """The drills above, the page of the drill under the cursor below."""
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context, ("cluster", "drills"))
+        super().__init__(context)
         self._entries: Sequence[DrillEntry] | None = None
 
     def compose_body(self) -> Iterator[Widget]:
         yield KeyedTable(DRILL_COLUMNS, id="drills", classes="pane")
         yield LinesView(id="page", classes="pane")
         yield FilterLine()
-
-    def on_mount(self) -> None:
-        self.table.focus()
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()

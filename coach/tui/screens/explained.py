@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-from textual.widget import Widget
+from collections.abc import Sequence
 
 from coach.analysis.explaining.words import Explained
 from coach.model.judging.finding import Finding
-from coach.tui.bases.screen import CoachScreen
+from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.messages import ScreenOpened
 from coach.tui.render.explained import explain_finding, explained_lines
-from coach.tui.widgets.lines import LinesView
+from coach.tui.render.text import Line
 
 
-class ExplainedScreen(CoachScreen, screen="explained"):
+class ExplainedScreen(PageScreen, screen="explained"):
     """The values at the time of opening, with their growing ages. `E` opens the page of the finding's
     rule."""
 
@@ -26,21 +24,11 @@ class ExplainedScreen(CoachScreen, screen="explained"):
         self._values = tuple(values)
         self._finding = finding
 
-    def compose_body(self) -> Iterator[Widget]:
-        yield LinesView(id="body")
-
-    def on_mount(self) -> None:
-        self.query_one("#body").focus()
-
-    def show(self) -> None:
+    def lines(self, width: int) -> list[Line]:
         values, finding = self._values, self._finding
         if finding is not None:
             values = (explain_finding(finding), *values)
-        context = self.context
-        rows = explained_lines(
-            values, finding, context.snapshot.sources, context.now_s, self.app.size.width - 2
-        )
-        self.pane("#body").set_lines(rows)
+        return explained_lines(values, finding, self.context.snapshot.sources, self.context.now_s, width)
 
     def action_explain(self) -> None:
         if self._finding is None:

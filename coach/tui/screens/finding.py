@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from textual.widget import Widget
-
 from coach.model.judging.finding import Finding
-from coach.tui.bases.screen import CoachScreen
+from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.fix_way import fix_way
 from coach.tui.messages import ScreenOpened
 from coach.tui.render.finding import finding_detail, finding_starts, look_line, proof_place
-from coach.tui.render.text import crumb
-from coach.tui.widgets.lines import LinesView
+from coach.tui.render.text import Line, crumb
 
 
-class FindingScreen(CoachScreen, screen="finding"):
+class FindingScreen(PageScreen, screen="finding"):
     """The findings, in the form of `coach check`."""
 
     def __init__(self, context: Context, run_id: str) -> None:
@@ -26,20 +21,11 @@ class FindingScreen(CoachScreen, screen="finding"):
         self._index = 0
         """Index of the marked finding."""
 
-    def compose_body(self) -> Iterator[Widget]:
-        yield LinesView(id="body")
-
-    def on_mount(self) -> None:
-        self.query_one("#body").focus()
-
-    def show(self) -> None:
+    def lines(self, width: int) -> list[Line]:
         diagnosis = self.context.diagnoses.get(self.run_id)
-        rows = (
-            finding_detail(diagnosis, self._width, self.context.label, self._index)
-            if diagnosis
-            else [look_line(None)]
-        )
-        self.pane("#body").set_lines(rows)
+        if diagnosis is None:
+            return [look_line(None)]
+        return finding_detail(diagnosis, width, self.context.label, self._index)
 
     @property
     def _finding(self) -> Finding | None:

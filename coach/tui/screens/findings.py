@@ -16,7 +16,7 @@ from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Question
 from coach.tui.render.finding import proof_place
 from coach.tui.render.findings import FINDING_COLUMNS, finding_columns, finding_key, finding_rows
-from coach.tui.render.text import plural, printable
+from coach.tui.render.text import plural
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
@@ -28,7 +28,7 @@ class FindingsScreen(ListScreen, screen="findings"):
     questions = (Question.PAST_JOBS,)
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context, ("cluster", "findings"))
+        super().__init__(context)
         self._found: list[RankedFinding] = []
 
     def compose_body(self) -> Iterator[Widget]:
@@ -36,7 +36,6 @@ class FindingsScreen(ListScreen, screen="findings"):
         yield FilterLine()
 
     def on_mount(self) -> None:
-        self.table.focus()
         self.post_message(Wanted(Question.REMEMBERED))
         self.post_message(Wanted(Question.PAST_JOBS))
 
@@ -50,15 +49,12 @@ class FindingsScreen(ListScreen, screen="findings"):
         empty = f"no finding: {', '.join(told)}" if told else Look.NOT_LOOKED_AT.value
         self.table.lay_out(finding_columns(self._found, self.app.size.width), None)
         self.table.set_rows(finding_rows(self._found, context.now_s), empty)
-        query = self.table.query_text
         title = f"{plural(len(self._found), 'finding')} in {plural(num_judged, 'checked job')}"
         if num_unread:
             title += f" · {num_unread} {Look.NOT_LOOKED_AT.value} yet, being read"
         if num_held := sum(why_withheld(each) is not None for each in context.diagnoses.values()):
             title += f" · {num_held} hidden, drill: answer first"
-        self.table.set_title(
-            f'{title} · filter "{printable(query)}": {self.table.num_rows}' if query else title
-        )
+        self.table.set_title(title + self.filter_words)
 
     def action_copy(self) -> None:
         self.copy(self._target(), self._target())

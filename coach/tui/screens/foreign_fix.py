@@ -111,8 +111,7 @@ class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
             answer = [line(muted(" Enter shows the command, where y submits it · Esc leaves"))]
         else:
             answer = self.answer_lines("y", "submits exactly this; the old job stays as it is", width)
-        self.pane("#answer").styles.height = len(answer)
-        self.pane("#answer").set_lines(answer)
+        self.pane("#answer").fit_lines(answer)
 
     def on_descendant_focus(self) -> None:
         if self._again is not None:

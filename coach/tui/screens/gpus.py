@@ -110,8 +110,7 @@ class GpusScreen(CoachScreen, screen="gpus"):
             heading_line(history, gpus, VIEWS, self._view, ended_s, width, self.context.label),
             *(clip(row, width) for row in told),
         ]
-        self.pane("#heading").styles.height = len(heading)
-        self.pane("#heading").set_lines(heading)
+        self.pane("#heading").fit_lines(heading)
 
     def _process_lines(
         self, history: History, nodes: Sequence[str], now_s: float, width: int

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-
-from textual.widget import Widget
 
 from coach.analysis.comparing.sweep_table import Group, group_of, member_of, table
 from coach.model.snapshot import TargetSnapshot
-from coach.tui.bases.screen import CoachScreen
+from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.render.group import group_lines
-from coach.tui.render.text import line, muted
-from coach.tui.widgets.lines import LinesView
+from coach.tui.render.text import Line, line, muted
 
 MAX_FOLLOWED = 12
 """The most runs that are followed: each means several files that are read repeatedly. The command line shows
 larger groups."""
 
 
-class GroupScreen(CoachScreen, screen="group"):
+class GroupScreen(PageScreen, screen="group"):
     """A line for each value. The runs of the group are followed while it is on top."""
 
     def __init__(self, context: Context, group_id: str) -> None:
@@ -29,13 +25,7 @@ class GroupScreen(CoachScreen, screen="group"):
         self._runs = group_of(group_id, context.snapshot.runs)
         self.targets = tuple(run.run_id for run in self._runs[:MAX_FOLLOWED])
 
-    def compose_body(self) -> Iterator[Widget]:
-        yield LinesView(id="body")
-
-    def on_mount(self) -> None:
-        self.query_one("#body").focus()
-
-    def show(self) -> None:
+    def lines(self, width: int) -> list[Line]:
         members = []
         for listed in self._runs:
             run = self.context.run(listed.run_id) or listed
@@ -49,7 +39,7 @@ class GroupScreen(CoachScreen, screen="group"):
         parameter = first.sweep.parameter if first is not None and first.sweep is not None else ""
         recipe = first.recipe if first is not None else ""
         group = Group(self._group_id, recipe, parameter, table(parameter, members))
-        rows = group_lines(group, self.app.size.width - 1)
+        rows = group_lines(group, width + 1)
         if len(self._runs) > MAX_FOLLOWED:
             rows.append(
                 line(
@@ -58,4 +48,4 @@ class GroupScreen(CoachScreen, screen="group"):
                     )
                 )
             )
-        self.pane("#body").set_lines(rows)
+        return rows

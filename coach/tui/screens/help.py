@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-from textual.widget import Widget
+from collections.abc import Mapping
 
 from coach.config.keys import SCREEN_KEYS
-from coach.tui.bases.screen import CoachScreen
+from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.keys import GROUPS, MOVES, Key, keys_of
 from coach.tui.render.header import Hint
 from coach.tui.render.help import HelpGroup, HelpRow, help_lines
+from coach.tui.render.text import Line
 from coach.tui.screen_specs import ScreenSpec
-from coach.tui.widgets.lines import LinesView
 
 
-class HelpScreen(CoachScreen, screen="help"):
+class HelpScreen(PageScreen, screen="help"):
     """The help, built from the key table alone."""
 
     def __init__(
@@ -27,21 +25,11 @@ class HelpScreen(CoachScreen, screen="help"):
         self._of = of
         self._first = first
 
-    def compose_body(self) -> Iterator[Widget]:
-        yield LinesView(id="body")
-
-    def on_mount(self) -> None:
-        self.query_one("#body").focus()
-
-    def show(self) -> None:
-        body, width = self.pane("#body"), self.app.size.width - 2
+    def lines(self, width: int) -> list[Line]:
         keys = {key.id: key for key in keys_of(self._of, self.context.launch_keys, self.context.key_table)}
         ids = [(key.label, key.id) for key in keys.values() if key.id in SCREEN_KEYS]
-        body.set_lines(
-            help_lines(
-                self._of.word, self._rows(keys), self._groups(keys), MOVES, ids, width, body.room.height
-            )
-        )
+        height = self.pane("#body").room.height
+        return help_lines(self._of.word, self._rows(keys), self._groups(keys), MOVES, ids, width, height)
 
     def _in_footer(self, keys: Mapping[str, Key]) -> list[tuple[str, Key | None]]:
         """The keys in the footer with their labels; None for the hint that stands for the keys of all

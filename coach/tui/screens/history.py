@@ -73,8 +73,7 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
         now_s, told, width = self.context.now_s, self._told, self.app.size.width
         heading = asked_lines("the last seven days", told, now_s, self.context.label, width)
         heading += self._notes(width)
-        self.pane("#told").styles.height = len(heading)
-        self.pane("#told").set_lines(heading)
+        self.pane("#told").fit_lines(heading)
         jobs = self._jobs
         empty = "no job of yours has ended" if told.value is not None else "waiting for the first answer…"
         found, query = self._view.matching(jobs), self._view.view.filter

@@ -11,7 +11,7 @@ from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
 from coach.tui.messages import LaunchableOpened, LaunchablesWanted
 from coach.tui.render.new_launch import LAUNCH_COLUMNS, launch_key, launch_rows, place_lines, shown_columns
-from coach.tui.render.text import plural, printable
+from coach.tui.render.text import plural
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
@@ -23,16 +23,13 @@ class NewLaunchScreen(ListScreen, screen="new_launch"):
     here becomes an earlier command."""
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context, ("cluster", "new launch"))
+        super().__init__(context)
         self._found: Launchables | None = None
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="told", can_focus=False)
         yield KeyedTable(LAUNCH_COLUMNS, id="launchables", classes="pane")
         yield FilterLine()
-
-    def on_mount(self) -> None:
-        self.table.focus()
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
@@ -45,18 +42,13 @@ class NewLaunchScreen(ListScreen, screen="new_launch"):
     def show(self) -> None:
         found = self._found
         told = place_lines(found, self.app.size.width)
-        self.pane("#told").styles.height = len(told)
-        self.pane("#told").set_lines(told)
+        self.pane("#told").fit_lines(told)
         rows = found.rows if found is not None else ()
         self.table.lay_out(shown_columns(rows), None)
         self.table.set_rows(
             launch_rows(rows, self.context.now_s), "no program matches" if rows else "nothing found yet"
         )
-        query = self.table.query_text
-        title = plural(len(rows), "program")
-        self.table.set_title(
-            f'{title} · filter "{printable(query)}": {self.table.num_rows}' if query else title
-        )
+        self.table.set_title(plural(len(rows), "program") + self.filter_words)
 
     def ask_again(self) -> bool:
         self.post_message(LaunchablesWanted())

@@ -3,25 +3,19 @@ hours."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from textual.widget import Widget
-
 from coach.analysis.queueing.free_gpus import allocation_map, free_gpus
 from coach.model.slurm.cluster import GpuAllocation, Job, Node, is_final
 from coach.sources.slurm.node_sets import expand_nodes
-from coach.tui.bases.screen import CoachScreen
+from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.messages import ExplainWanted, ScreenShown, Wanted
-from coach.tui.mode import Mode
 from coach.tui.question import Asked, Question
 from coach.tui.render.node_page import Measured, NodeSubject, page_lines
 from coach.tui.render.queue import is_own
 from coach.tui.render.text import Line, line, muted
-from coach.tui.widgets.lines import LinesView
 
 
-class NodeScreen(CoachScreen, screen="node"):
+class NodeScreen(PageScreen, screen="node"):
     """One node. It asks Slurm once which job has which GPU, if any GPU of the node is in use."""
 
     def __init__(self, context: Context, name: str) -> None:
@@ -30,13 +24,9 @@ class NodeScreen(CoachScreen, screen="node"):
         self._jobs_here: tuple[tuple[Job, ...], tuple[Job, ...]] = ((), ())
         """A cache: the queue, and its jobs on this node."""
 
-    def compose_body(self) -> Iterator[Widget]:
-        yield LinesView(id="body")
-
     def on_mount(self) -> None:
-        self.query_one("#body").focus()
         node = self._node()
-        is_recorded = self.context.mode in (Mode.REPLAY, Mode.DEMO)
+        is_recorded = self.context.mode.is_recorded
         if node is not None and node.gpu_indices and not is_recorded:
             self.questions = (Question.ALLOCATIONS,)
             self.post_message(Wanted(Question.ALLOCATIONS))
@@ -61,7 +51,7 @@ class NodeScreen(CoachScreen, screen="node"):
             for job in self._jobs()
             if job.state == "RUNNING" and is_own(job, self.context.user)
         )
-        if wanted != self.targets and self.context.mode not in (Mode.REPLAY, Mode.DEMO):
+        if wanted != self.targets and not self.context.mode.is_recorded:
             self.targets = wanted
             self.post_message(ScreenShown())
 

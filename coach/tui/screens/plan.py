@@ -250,8 +250,7 @@ class PlanScreen(DecisionScreen, screen="plan"):
             rows = refusal_lines(self._error, label, width, _MAX_ANSWER_LINES)
         else:
             rows = self.answer_lines("Enter", what_is_submitted(plan), width)
-        self.pane("#answer").styles.height = len(rows)
-        self.pane("#answer").set_lines(rows)
+        self.pane("#answer").fit_lines(rows)
 
     def on_descendant_focus(self) -> None:
         """Show the meaning of the focused field in full."""

@@ -57,7 +57,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
     """The ladder at the left; the page of the step under the cursor, and its form, at the right."""
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context, ("cluster", "recipes"))
+        super().__init__(context)
         self._pages: Sequence[Page] | None = None
         self._problems: tuple[UserError, ...] = ()
         self._view = VIEWS[0]
@@ -86,7 +86,6 @@ class RecipesScreen(ListScreen, screen="recipes"):
 
     def on_mount(self) -> None:
         self.query_one("#form").border_title = " parameters · 1,2 or 16..64*2: a run each "
-        self.table.focus()
         self.post_message(RecipesWanted())
 
     @property
@@ -208,8 +207,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
             rows = meaning_lines(field.parameter, wrong_words(field.parameter, field.value), max(30, width))
         else:
             rows = [line(muted(f" {self.context.label('pane')} goes into the form: meaning, unit, limits"))]
-        meaning.styles.height = len(rows)
-        meaning.set_lines(rows)
+        meaning.fit_lines(rows)
 
     def on_descendant_focus(self) -> None:
         self._show_meaning()

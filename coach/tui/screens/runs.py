@@ -12,7 +12,7 @@ from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_run
 from coach.tui.messages import ScreenOpened
 from coach.tui.render.overlay import MAX_RUNS
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
-from coach.tui.render.text import plural, printable
+from coach.tui.render.text import plural
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
@@ -21,15 +21,12 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
     """All runs under the runs root."""
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context, ("cluster", "runs"))
+        super().__init__(context)
         self.job_choice = JobChoice(self, self._chosen)
 
     def compose_body(self) -> Iterator[Widget]:
         yield KeyedTable(RUN_COLUMNS, id="runs", classes="pane")
         yield FilterLine()
-
-    def on_mount(self) -> None:
-        self.table.focus()
 
     def show(self) -> None:
         context, snapshot = self.context, self.context.snapshot
@@ -43,10 +40,7 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
             context.now_s,
         )
         self.table.set_rows(rows, f"no run yet; {context.label('new_launch')} launches one")
-        query = self.table.query_text
-        title = plural(len(snapshot.runs), "run")
-        if query:
-            title += f' · filter "{printable(query)}": {self.table.num_rows}'
+        title = plural(len(snapshot.runs), "run") + self.filter_words
         if context.marked:
             title += f" · {len(context.marked)} marked, {context.label('compare')} compares 2 to {MAX_RUNS}"
         self.table.set_title(title)

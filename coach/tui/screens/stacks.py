@@ -69,8 +69,7 @@ class StacksScreen(DecisionScreen, screen="stacks"):
             answer = [line(muted(f" {self.context.label('stacks')} takes them again · Esc goes back"))]
         else:
             answer = self.answer_lines("y", "runs exactly this", width)
-        self.pane("#answer").styles.height = len(answer)
-        self.pane("#answer").set_lines(answer)
+        self.pane("#answer").fit_lines(answer)
 
     def reason_off(self, key: Key) -> str | None:
         is_asked = self._plan is not None and self._plan.must_ask

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-
-from textual.widget import Widget
 
 from coach.analysis.queueing.free_gpus import free_by_partition
 from coach.tui.arrangement import Arranged
-from coach.tui.bases.screen import CoachScreen
+from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.messages import Done, Wanted
 from coach.tui.question import Asked, Question
 from coach.tui.render.asked import asked_line
 from coach.tui.render.cluster import FreeGpus
+from coach.tui.render.text import Line
 from coach.tui.render.where import where_lines
-from coach.tui.widgets.lines import LinesView
 from coach.workflows.jobs.place_in_queue import PlaceInQueue
 
 
-class WhereScreen(CoachScreen, screen="where"):
+class WhereScreen(PageScreen, screen="where"):
     """Where a job could start now. Free GPUs come from the nodes in memory; Slurm is asked for the user's
     accounts only if a partition is not open to all."""
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context, ("cluster", "where"))
+        super().__init__(context)
         self._free: Arranged[FreeGpus] = Arranged({}, lambda done: self.app.post_message(Done(done)))
 
-    def compose_body(self) -> Iterator[Widget]:
-        yield LinesView(id="body")
-
     def on_mount(self) -> None:
-        self.query_one("#body").focus()
         partitions = self.context.snapshot.partitions
         if any(each.allow_accounts is not None or each.allow_qos is not None for each in partitions):
             self.questions = (Question.PLACE_IN_QUEUE,)
             self.post_message(Wanted(Question.PLACE_IN_QUEUE))
 
-    def show(self) -> None:
+    def lines(self, width: int) -> list[Line]:
         snapshot, now_s = self.context.snapshot, self.context.now_s
         told: Asked[PlaceInQueue] = self.context.answers[Question.PLACE_IN_QUEUE]
         associations = told.value.associations.value if told.value is not None else None
@@ -46,6 +39,6 @@ class WhereScreen(CoachScreen, screen="where"):
         count = partial(free_by_partition, nodes, partitions)
         free = self._free.of(nodes, len(nodes), partitions, count, self.refresh_all)
         is_hidden = "partitions" in snapshot.hidden
-        rows = where_lines(partitions, free, associations, self.app.size.width - 2, is_hidden)
+        rows = where_lines(partitions, free, associations, width, is_hidden)
         heading = [asked_line("your accounts", told, now_s, self.context.label)] if self.questions else []
-        self.pane("#body").set_lines([*heading, *rows])
+        return [*heading, *rows]

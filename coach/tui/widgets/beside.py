@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from coach.model.training.log import LogTail
-from coach.tui.render.text import Line, printable
+from coach.tui.render.text import Line
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_tail import LogView
 
@@ -50,4 +50,4 @@ class Beside(Vertical):
             page.styles.height = "1fr"
             return
         page.styles.height = min(1 + max(1, len(rows)), height - _LEAST_LOG)
-        log.set_tail(tail, printable(tail.file.rsplit("/", 1)[-1]), marked, now_s)
+        log.set_tail(tail, marked, now_s)

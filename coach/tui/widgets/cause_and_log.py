@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from coach.model.training.log import LogTail
-from coach.tui.render.text import Line, printable
+from coach.tui.render.text import Line
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_tail import LogView
 
@@ -78,7 +78,7 @@ class CauseAndLog(Container):
 
     def _show_log(self, tail: LogTail, place: tuple[str, int] | None, now_s: float | None) -> None:
         marked = place[1] if place is not None and place[0] == tail.file else None
-        self.query_one("#log", LogView).set_tail(tail, printable(tail.file.rsplit("/", 1)[-1]), marked, now_s)
+        self.query_one("#log", LogView).set_tail(tail, marked, now_s)
 
     def choose(self, stream: str) -> str | None:
         """Show `stdout` or `stderr`. Returns the reason if that changes nothing, else None."""

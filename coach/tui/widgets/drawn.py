@@ -16,10 +16,9 @@ Draw = Callable[[int, int], Sequence[Line]]
 class DrawnView(LinesView):
     """The pane. Its title says if there is more than fits."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id, classes="pane")
-        self._draw: Draw = lambda width, height: ()
-        self._base_title = ""
+    DEFAULT_CLASSES = "pane"
+    _draw: Draw | None = None
+    _base_title = ""
 
     def draw(self, title: str, draw: Draw) -> None:
         self._base_title, self._draw = title, draw
@@ -30,7 +29,7 @@ class DrawnView(LinesView):
 
     def _redraw(self) -> None:
         height = self.room.height
-        if height <= 0:
+        if self._draw is None or height <= 0:
             return
         # One column is reserved for the scrollbar, so that the lines are the same with and without it.
         lines = self._draw(self.size.width - 1, height)

@@ -10,12 +10,11 @@ from __future__ import annotations
 from textual.containers import VerticalScroll
 
 
-class FieldList(VerticalScroll):
+class FieldList(VerticalScroll, can_focus=False):
     """The list. It is painted whole after each scroll. Its fields take the focus; the list itself does
     not."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id, classes="pane", can_focus=False)
+    DEFAULT_CLASSES = "pane"
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)

@@ -81,6 +81,11 @@ class LinesView(ScrollView, can_focus=True):
         self._measure(max((line_width(row) for row in lines), default=0), len(lines))
         self._repaint_changes(old, lines)
 
+    def fit_lines(self, lines: Sequence[Line]) -> None:
+        """Replace the lines, and take as much height as they need."""
+        self.styles.height = len(lines)
+        self.set_lines(lines)
+
     def _measure(self, width: int, height: int) -> None:
         if self.virtual_size != Size(width, height):
             self.virtual_size = Size(width, height)

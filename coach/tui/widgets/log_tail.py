@@ -15,28 +15,19 @@ seldom."""
 class LogView(LinesView):
     """Shows one log's tail."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id, classes="pane")
-        self._file: str | None = None
-        self._marked: int | None = None
+    DEFAULT_CLASSES = "pane"
+    _file: str | None = None
+    _marked: int | None = None
 
-    def set_tail(
-        self, tail: LogTail | None, name: str, marked: int | None = None, now_s: float | None = None
-    ) -> None:
-        """`name` is the name of the file, which is shown while there is no line yet.
+    def set_tail(self, tail: LogTail, marked: int | None, now_s: float | None) -> None:
+        """`marked` is the number of the line that proves the cause. The pane scrolls to it once.
 
         `now_s` is the current time in Unix seconds while the job runs, to show how long the log has been
         silent.
-
-        `marked` is the number of the line that proves the cause. The pane scrolls to it once.
         """
-        is_other = (tail.file if tail else None) != self._file
-        is_at_end = is_other or self.scroll_offset.y >= self.max_scroll_y
-        self._file = tail.file if tail else None
-        if tail is None:
-            self.set_title(f"{name} · no line yet")
-            self.set_lines([])
-            return
+        is_at_end = tail.file != self._file or self.scroll_offset.y >= self.max_scroll_y
+        self._file = tail.file
+        name = printable(tail.file.rsplit("/", 1)[-1])
         if tail.is_binary:
             self.set_title(f"{name} · binary")
             self.set_lines([line(muted(f" {tail.size_bytes:,} bytes that are not text"))])
