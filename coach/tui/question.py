@@ -39,7 +39,7 @@ class Question(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[T]):
+class Answer(Generic[T]):
     """The last answer, or the reason of the failure. `is_under_way`: the next answer has not arrived."""
 
     value: T | None = None
@@ -60,20 +60,20 @@ class Answers:
     """The last answer to each question, and a history of values that Slurm reports only for the current time;
     for all screens."""
 
-    by_question: dict[Question, Asked[Any]] = field(default_factory=dict)
+    by_question: dict[Question, Answer[Any]] = field(default_factory=dict)
     node_past: NodePast = field(default_factory=NodePast)
     """The allocation of nodes since coach was opened."""
 
     @property
     def past_jobs(self) -> tuple[PastJob, ...]:
         """Ended jobs, newest first: those of the last answer of Slurm, and those that coach remembers."""
-        told, own = self[Question.PAST_JOBS].value, self[Question.REMEMBERED].value
-        jobs = () if told is None else tuple(told.jobs)
+        ended, own = self[Question.PAST_JOBS].value, self[Question.REMEMBERED].value
+        jobs = () if ended is None else tuple(ended.jobs)
         known = {past.job.job_id for past in jobs}
         more = () if own is None else tuple(past for past in own.jobs if past.job.job_id not in known)
         if not jobs or not more:
             return jobs or more
         return tuple(sorted((*more, *jobs), key=lambda past: -(past.job.end_time_s or 0.0)))
 
-    def __getitem__(self, question: Question) -> Asked[Any]:
-        return self.by_question.get(question) or Asked()
+    def __getitem__(self, question: Question) -> Answer[Any]:
+        return self.by_question.get(question) or Answer()

@@ -28,7 +28,10 @@ def screen_classes() -> list[type[CoachScreen]]:
 
 
 def arguments(cls: type[CoachScreen], text: str) -> dict[str, Any]:
-    """The arguments of each screen, by the names of its parameters; add a new name here."""
+    """The arguments of each screen, by the names of its parameters; add a new name here. A screen without
+    `__init__` of its own needs none."""
+    if "__init__" not in vars(cls):
+        return {}
     values: dict[str, Any] = {
         "run_id": RUN_ID,
         "before": RUN_ID,

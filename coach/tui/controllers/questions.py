@@ -15,7 +15,7 @@ from coach.model.errors import UserError
 from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.ports import RuleTitle
-from coach.tui.question import Asked, Question
+from coach.tui.question import Answer, Question
 from coach.tui.stage import Stage
 
 if TYPE_CHECKING:
@@ -71,17 +71,17 @@ class Questions:
         if known.is_under_way or (not message.is_anew and known.is_fresh(context.now_s)):
             return
         if context.mode.is_recorded:
-            self._keep(question, Asked(None, "this is a recording: it does not hold this", context.now_s))
+            self._keep(question, Answer(None, "this is a recording: it does not hold this", context.now_s))
             return
         if question in _OF_SLURM and not self._has_queue:
-            self._keep(question, Asked(None, "this machine has no queue", context.now_s))
+            self._keep(question, Answer(None, "this machine has no queue", context.now_s))
             return
-        self._keep(question, Asked(known.value, None, known.time_s, is_under_way=True))
+        self._keep(question, Answer(known.value, None, known.time_s, is_under_way=True))
         self._stage.do_aside(
             partial(self._port.answer, question),
-            lambda value: self._keep(question, Asked(value, None, context.now_s)),
+            lambda value: self._keep(question, Answer(value, None, context.now_s)),
             lambda error: self._keep(
-                question, Asked(known.value, _whole(error), known.time_s, failed_s=context.now_s)
+                question, Answer(known.value, _whole(error), known.time_s, failed_s=context.now_s)
             ),
             _WORDS.get(question, ""),
             on_stop=partial(self._stop, question),
@@ -90,12 +90,12 @@ class Questions:
     def _stop(self, question: Question) -> None:
         """End the question's commands. The next screen that needs the answer asks again at once."""
         self._port.stop(question)
-        asked = self._stage.context.answers[question]
-        self._keep(question, replace(asked, failed_s=None))
-        self._stage.note(UserError(asked.error or ""))
+        answer = self._stage.context.answers[question]
+        self._keep(question, replace(answer, failed_s=None))
+        self._stage.note(UserError(answer.error or ""))
 
-    def _keep(self, question: Question, asked: Asked[Any]) -> None:
-        self._stage.context.answers.by_question[question] = asked
+    def _keep(self, question: Question, answer: Answer[Any]) -> None:
+        self._stage.context.answers.by_question[question] = answer
         if question is Question.REMEMBERED:
             self._stage.context.use_kept_verdicts()
         if self._stage.top is not None and question in self._stage.top.questions:

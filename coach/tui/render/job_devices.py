@@ -5,7 +5,7 @@ from __future__ import annotations
 from coach.model.training.run import Run
 from coach.tui.job_subject import JobSubject
 from coach.tui.question import Question
-from coach.tui.render.asked import asked_line
+from coach.tui.render.answer import answer_line
 from coach.tui.render.gpus import newest_samples, spread_lines, trouble_lines
 from coach.tui.render.job import held_gpu_lines
 from coach.tui.render.nodes import gap_lines, node_lines, rank_lines
@@ -62,17 +62,17 @@ def _rank_lines(page: JobSubject, run: Run, width: int) -> list[Line]:
 def _held_gpus(page: JobSubject, width: int) -> list[Line]:
     if Question.ALLOCATIONS not in page.questions:
         return []
-    told = page.answers[Question.ALLOCATIONS]
-    held = held_gpu_lines(page.slots, width) if told.value is not None else []
-    return [asked_line("gpus", told, page.now_s, page.label, _start_s(page)), *held]
+    answer = page.answers[Question.ALLOCATIONS]
+    held = held_gpu_lines(page.slots, width) if answer.value is not None else []
+    return [answer_line("gpus", answer, page.now_s, page.label, _start_s(page)), *held]
 
 
 def _step_use(page: JobSubject, raw_job_id: str, width: int) -> list[Line]:
     if Question.STEP_USE not in page.questions:
         return []
-    told = page.answers[Question.STEP_USE]
-    steps = (told.value or {}).get(raw_job_id, ())
-    return step_use_lines(told, steps, page.now_s, width, page.label, _start_s(page))
+    answer = page.answers[Question.STEP_USE]
+    steps = (answer.value or {}).get(raw_job_id, ())
+    return step_use_lines(answer, steps, page.now_s, width, page.label, _start_s(page))
 
 
 def _start_s(page: JobSubject) -> float | None:

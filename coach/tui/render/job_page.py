@@ -12,7 +12,7 @@ from coach.tui.question import Question
 from coach.tui.render import finding as findings
 from coach.tui.render import job as facts
 from coach.tui.render import run as runs
-from coach.tui.render.asked import asked_line
+from coach.tui.render.answer import answer_line
 from coach.tui.render.history import efficiency_lines
 from coach.tui.render.job_course import course_rows
 from coach.tui.render.job_devices import device_lines
@@ -186,9 +186,9 @@ def _waiting(page: JobSubject, width: int) -> list[Line]:
         rows += _in_the_queue(page.place.standing, width)
     rows += [BLANK] if rows else []
     if Question.PLACE_IN_QUEUE in page.questions:
-        told = page.answers[Question.PLACE_IN_QUEUE]
-        rows.append(asked_line("place in the queue", told, page.now_s, page.label))
-        if told.value is not None:
-            rows += place_lines(told.value, folded.job, page.now_s, width)
+        answer = page.answers[Question.PLACE_IN_QUEUE]
+        rows.append(answer_line("place in the queue", answer, page.now_s, page.label))
+        if answer.value is not None:
+            rows += place_lines(answer.value, folded.job, page.now_s, width)
         rows.append(BLANK)
     return rows

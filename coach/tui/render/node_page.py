@@ -9,9 +9,9 @@ from coach.analysis.queueing.free_gpus import GpuSlot, NodeGpus
 from coach.lookback.node_past import NodePast
 from coach.model.slurm.cluster import GpuAllocation, Job, Node
 from coach.model.training.telemetry import GpuSample
-from coach.tui.question import Asked
+from coach.tui.question import Answer
 from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
-from coach.tui.render.asked import asked_line
+from coach.tui.render.answer import answer_line
 from coach.tui.render.curve import bar
 from coach.tui.render.node_hours import Measured as Measured
 from coach.tui.render.node_hours import past_lines
@@ -46,7 +46,7 @@ class NodeSubject:
     jobs: Sequence[Job]
     """The jobs on it."""
     measured: Sequence[Measured]
-    told: Asked[tuple[GpuAllocation, ...]] | None
+    answer: Answer[tuple[GpuAllocation, ...]] | None
     """The answer which job has which GPU; None if no GPU is in use."""
     past: NodePast
     are_others_hidden: bool
@@ -81,11 +81,11 @@ def page_lines(page: NodeSubject, width: int, height: int) -> list[Line]:
 
 def _gpu_rows(page: NodeSubject, width: int) -> list[Line]:
     head = (
-        asked_line("gpus by index", page.told, page.now_s, page.label)
-        if page.told is not None
+        answer_line("gpus by index", page.answer, page.now_s, page.label)
+        if page.answer is not None
         else line(muted(" gpus by index"))
     )
-    is_known = page.told is not None and page.told.value is not None
+    is_known = page.answer is not None and page.answer.value is not None
     return [head, *gpu_lines(page, width, is_known=is_known), BLANK]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from coach.analysis.measured.provenance import provenance
 from coach.lookback.history import History
 from coach.model.training.telemetry import GpuSample, HostSample, SensorGap, StepUse
-from coach.tui.question import Asked
-from coach.tui.render.asked import asked_line
+from coach.tui.question import Answer
+from coach.tui.render.answer import answer_line
 from coach.tui.render.text import (
     UNKNOWN,
     KeyLabel,
@@ -74,7 +74,7 @@ def telemetry_lines(
 
 
 def step_use_lines(
-    asked: Asked[Any],
+    answer: Answer[Any],
     steps: Iterable[StepUse],
     now_s: float,
     width: int,
@@ -85,7 +85,7 @@ def step_use_lines(
 
     `since_s`: the job's start.
     """
-    rows = [asked_line("sstat", asked, now_s, label, since_s)]
+    rows = [answer_line("sstat", answer, now_s, label, since_s)]
     for step in steps:
         text = f"step {step.step_id.partition('.')[2]}, {plural(step.num_tasks, 'task')}: "
         text += f"a task had at most {whole(step.max_rss_mib)} MiB"

@@ -9,8 +9,8 @@ from textual.widget import Widget
 from coach.model.teaching.cohort import Cohort, Person, Summary
 from coach.tui.bases.list import ListScreen
 from coach.tui.messages import ScreenOpened, Wanted
-from coach.tui.question import Asked, Question
-from coach.tui.render.asked import asked_lines
+from coach.tui.question import Answer, Question
+from coach.tui.render.answer import answer_lines
 from coach.tui.render.cohort import (
     COHORT_COLUMNS,
     EMPTY_KEY,
@@ -46,30 +46,32 @@ class CohortScreen(ListScreen, screen="cohort"):
         self.post_message(Wanted(Question.COHORT, is_anew=True))  # the roster may have changed
 
     @property
-    def _told(self) -> Asked[Cohort]:
+    def _answer(self) -> Answer[Cohort]:
         return self.context.answers[Question.COHORT]
 
     def tick(self) -> None:
         super().tick()
-        told, now_s = self._told, self.context.now_s
-        last_s = max((time_s for time_s in (told.time_s, told.failed_s) if time_s is not None), default=now_s)
+        answer, now_s = self._answer, self.context.now_s
+        last_s = max(
+            (time_s for time_s in (answer.time_s, answer.failed_s) if time_s is not None), default=now_s
+        )
         if self.context.asleep_s is None and now_s - last_s > REREAD_S:
             self.post_message(Wanted(Question.COHORT, is_anew=True))
 
     def show(self) -> None:
-        now_s, told, width = self.context.now_s, self._told, self.app.size.width
-        cohort = told.value
-        heading = asked_lines("the cohort", told, now_s, self.context.label, width)
+        now_s, answer, width = self.context.now_s, self._answer, self.app.size.width
+        cohort = answer.value
+        heading = answer_lines("the cohort", answer, now_s, self.context.label, width)
         heading += verdict_lines(cohort, now_s, width) if cohort is not None else []
         self.pane("#told").fit_lines(heading)
         if cohort is None:
-            self.table.set_rows([], "nothing is known" if told.error else "reading…")
+            self.table.set_rows([], "nothing is known" if answer.error else "reading…")
             return
         self.table.set_rows(cohort_rows(cohort, now_s), "nobody has shared anything yet")
         self.table.set_title(cohort_title(cohort) + self.filter_words)
 
     def action_open(self) -> None:
-        cohort, key = self._told.value, self.table.cursor_key
+        cohort, key = self._answer.value, self.table.cursor_key
         if cohort is None:
             return
         if key == EMPTY_KEY:

@@ -15,8 +15,8 @@ from coach.tui.bases.table_views import TableViewScreen
 from coach.tui.context import Context
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_target
 from coach.tui.messages import ScreenOpened, Wanted
-from coach.tui.question import Asked, Question
-from coach.tui.render.asked import asked_lines
+from coach.tui.question import Answer, Question
+from coach.tui.render.answer import answer_lines
 from coach.tui.render.history import HISTORY_COLUMNS, history_rows, past_key
 from coach.tui.render.text import Line, Span, line, plural, printable, wrap
 from coach.tui.table_view import TableView
@@ -56,36 +56,36 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
         return self.query_one("#past", KeyedTable)
 
     @property
-    def _told(self) -> Asked[PastJobs]:
+    def _answer(self) -> Answer[PastJobs]:
         return self.context.answers[Question.PAST_JOBS]
 
     @property
     def _jobs(self) -> tuple[PastJob, ...]:
         """The jobs that coach remembers, until Slurm's answer adds its own."""
-        told = self._told.value
-        return self.context.answers.past_jobs if told is None else told.jobs
+        answer = self._answer.value
+        return self.context.answers.past_jobs if answer is None else answer.jobs
 
     def _past(self) -> PastJob | None:
         """The job under the cursor."""
         return next((past for past in self._jobs if past_key(past) == self.table.cursor_key), None)
 
     def show(self) -> None:
-        now_s, told, width = self.context.now_s, self._told, self.app.size.width
-        heading = asked_lines("the last seven days", told, now_s, self.context.label, width)
+        now_s, answer, width = self.context.now_s, self._answer, self.app.size.width
+        heading = answer_lines("the last seven days", answer, now_s, self.context.label, width)
         heading += self._notes(width)
         self.pane("#told").fit_lines(heading)
         jobs = self._jobs
-        empty = "no job of yours has ended" if told.value is not None else "waiting for the first answer…"
+        empty = "no job of yours has ended" if answer.value is not None else "waiting for the first answer…"
         found, query = self._view.matching(jobs), self._view.view.filter
         if query and jobs:
             empty = "no job matches the filter; Esc clears it"
         self.table.lay_out(self._view.columns, self._view.sorted_column)
-        if told.value is not None and not self._has_answer:
+        if answer.value is not None and not self._has_answer:
             self._has_answer = True
             if self.table.cursor_key in self.table.keys[:1]:
                 self.table.go_to_top_of_next()  # newer jobs come before those that coach remembers
         rows = history_rows(in_order(found, self._view.orders), now_s)
-        self.table.set_rows(rows, "nothing is known" if told.error else empty)
+        self.table.set_rows(rows, "nothing is known" if answer.error else empty)
         title = plural(len(jobs), "ended job")
         self.table.set_title(
             f'{title} · filter "{printable(query)}": {len(found)} of {len(jobs)}' if query else title
@@ -93,7 +93,7 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
 
     def _notes(self, width: int) -> list[Line]:
         """The sources that did not answer, and rows that could not be read."""
-        past = self._told.value
+        past = self._answer.value
         if past is None:
             return []
         notes = [*past.notes]

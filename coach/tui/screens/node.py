@@ -9,7 +9,7 @@ from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.messages import ExplainWanted, ScreenShown, Wanted
-from coach.tui.question import Asked, Question
+from coach.tui.question import Answer, Question
 from coach.tui.render.node_page import Measured, NodeSubject, page_lines
 from coach.tui.render.queue import is_own
 from coach.tui.render.text import Line, line, muted
@@ -67,14 +67,14 @@ class NodeScreen(PageScreen, screen="node"):
 
     def _lines(self, node: Node, width: int, height: int) -> list[Line]:
         context = self.context
-        told: Asked[tuple[GpuAllocation, ...]] = context.answers[Question.ALLOCATIONS]
+        answer: Answer[tuple[GpuAllocation, ...]] = context.answers[Question.ALLOCATIONS]
         page = NodeSubject(
             node,
             free_gpus([node], context.snapshot.partitions),
-            allocation_map([node], told.value or ()),
+            allocation_map([node], answer.value or ()),
             self._jobs(),
             self._measured(),
-            told if self.questions else None,
+            answer if self.questions else None,
             context.answers.node_past,
             "jobs" in context.snapshot.hidden,
             context.now_s,

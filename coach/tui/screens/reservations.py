@@ -6,8 +6,8 @@ from coach.model.slurm.accounting import Part
 from coach.model.slurm.cluster import Reservation
 from coach.tui.bases.page import PageScreen
 from coach.tui.messages import Wanted
-from coach.tui.question import Asked, Question
-from coach.tui.render.asked import asked_line
+from coach.tui.question import Answer, Question
+from coach.tui.render.answer import answer_line
 from coach.tui.render.reservations import reservation_lines
 from coach.tui.render.text import Line
 
@@ -22,8 +22,8 @@ class ReservationsScreen(PageScreen, screen="reservations"):
 
     def lines(self, width: int) -> list[Line]:
         context, now_s = self.context, self.context.now_s
-        told: Asked[Part[tuple[Reservation, ...]]] = context.answers[Question.RESERVATIONS]
-        rows = [asked_line("reservations", told, now_s, context.label)]
-        if told.value is not None:
-            rows += reservation_lines(told.value, context.user, now_s, width)
+        answer: Answer[Part[tuple[Reservation, ...]]] = context.answers[Question.RESERVATIONS]
+        rows = [answer_line("reservations", answer, now_s, context.label)]
+        if answer.value is not None:
+            rows += reservation_lines(answer.value, context.user, now_s, width)
         return rows

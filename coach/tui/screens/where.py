@@ -9,8 +9,8 @@ from coach.tui.arrangement import Arranged
 from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.messages import Done, Wanted
-from coach.tui.question import Asked, Question
-from coach.tui.render.asked import asked_line
+from coach.tui.question import Answer, Question
+from coach.tui.render.answer import answer_line
 from coach.tui.render.cluster import FreeGpus
 from coach.tui.render.text import Line
 from coach.tui.render.where import where_lines
@@ -33,12 +33,12 @@ class WhereScreen(PageScreen, screen="where"):
 
     def lines(self, width: int) -> list[Line]:
         snapshot, now_s = self.context.snapshot, self.context.now_s
-        told: Asked[PlaceInQueue] = self.context.answers[Question.PLACE_IN_QUEUE]
-        associations = told.value.associations.value if told.value is not None else None
+        answer: Answer[PlaceInQueue] = self.context.answers[Question.PLACE_IN_QUEUE]
+        associations = answer.value.associations.value if answer.value is not None else None
         nodes, partitions = snapshot.nodes, snapshot.partitions
         count = partial(free_by_partition, nodes, partitions)
         free = self._free.of(nodes, len(nodes), partitions, count, self.refresh_all)
         is_hidden = "partitions" in snapshot.hidden
         rows = where_lines(partitions, free, associations, width, is_hidden)
-        heading = [asked_line("your accounts", told, now_s, self.context.label)] if self.questions else []
+        heading = [answer_line("your accounts", answer, now_s, self.context.label)] if self.questions else []
         return [*heading, *rows]

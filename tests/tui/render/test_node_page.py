@@ -9,7 +9,7 @@ import pytest
 from coach.analysis.queueing.free_gpus import allocation_map, free_gpus
 from coach.lookback.node_past import NodePast
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Node
-from coach.tui.question import Asked
+from coach.tui.question import Answer
 from coach.tui.render.node_page import Measured, NodeSubject, page_lines
 from coach.tui.render.text import line_width, plain
 from tests.tui.fake_session import NOW_S, make_job
@@ -31,10 +31,10 @@ def subject(*measured: Measured) -> NodeSubject:
     past.look((replace(NODE, num_cpus_allocated=2),), NOW_S - 7200)
     past.look((NODE,), NOW_S - 3600)
     jobs = (make_job("12", "bob", num_gpus=1), make_job("17", num_gpus=2))
-    told = Asked(HELD, time_s=NOW_S)
+    answer = Answer(HELD, time_s=NOW_S)
     slots = allocation_map([NODE], HELD)
     return NodeSubject(
-        *(NODE, free_gpus([NODE], ()), slots, jobs, measured, told, past, False, NOW_S, shipped)
+        *(NODE, free_gpus([NODE], ()), slots, jobs, measured, answer, past, False, NOW_S, shipped)
     )
 
 
