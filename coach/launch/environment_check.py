@@ -405,7 +405,7 @@ def is_trusted(python: str) -> bool:
 def _ask(python: str, modules: tuple[str, ...], io: Io) -> Mapping[str, str] | None:
     """The interpreter's own answer; None if it gave none."""
     result = io.run(Query("torch-version", (python, "-E", "-c", _ASK, *modules)), _TIMEOUT_S)
-    printed = _PRINTED.fullmatch(result.stdout.decode("ascii", "replace").strip())
+    printed = _PRINTED.fullmatch(result.text.strip())
     return printed.groupdict() if printed is not None and result.returncode == 0 else None
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import gzip
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,9 +56,9 @@ class RecordingIo(PassingIo):
         # A recording keeps whole answers, so the query's incremental reader is dropped.
         result = self._io.run(replace(query, reader=None), timeout_s)
         done, out = result.query, encode_bytes(result.stdout)
-        key = "\0".join((done.kind, *normalize(done).argv))
+        key = "\0".join((done.kind, *done.words))
         fingerprint = "\0".join(
-            (str(result.returncode), _without_separators(out, done), result.stderr, str(result.error))
+            (str(result.returncode), done.without_separators(out), result.stderr, str(result.error))
         )
         with self._lock:
             known = self._answers.get(key)
@@ -73,21 +75,15 @@ class RecordingIo(PassingIo):
         return result
 
     def read(self, path: Path, offset: int, limit: int, owner: int | None = None) -> bytes:
-        try:
+        with self._noting_miss(path, "file"):
             data = self._io.read(path, offset, limit, owner)
-        except OSError as error:
-            self._miss(path, "file", error)
-            raise
         with self._lock:
             self._keep_bytes(str(path), offset, data, is_end=len(data) < limit)
         return data
 
     def size(self, path: Path, owner: int | None = None) -> int:
-        try:
+        with self._noting_miss(path, "file"):
             size = self._io.size(path, owner)
-        except OSError as error:
-            self._miss(path, "file", error)
-            raise
         with self._lock:
             file = self._files.get(str(path))
             if file is None or not file.length:
@@ -103,11 +99,8 @@ class RecordingIo(PassingIo):
         return modified_s
 
     def list_dir(self, path: Path) -> list[str]:
-        try:
+        with self._noting_miss(path, "dir"):
             names = self._io.list_dir(path)
-        except OSError as error:
-            self._miss(path, "dir", error)
-            raise
         with self._lock:
             self._fact("dir", path, {"names": names})
         return names
@@ -147,11 +140,17 @@ class RecordingIo(PassingIo):
         self._files[path] = _File()
         return self._files[path]
 
-    def _miss(self, path: Path, what: str, error: OSError) -> None:
-        with self._lock:
-            if what == "file" and str(path) in self._files:
-                self._files[str(path)] = _File()
-            self._fact("miss", path, {"op": what, "errno": error.errno})
+    @contextmanager
+    def _noting_miss(self, path: Path, what: str) -> Iterator[None]:
+        """Record an error of the file operation in the block, and raise it again."""
+        try:
+            yield
+        except OSError as error:
+            with self._lock:
+                if what == "file" and str(path) in self._files:
+                    self._files[str(path)] = _File()
+                self._fact("miss", path, {"op": what, "errno": error.errno})
+            raise
 
     def _fact(self, kind: str, path: Path, fields: dict[str, Any]) -> None:
         """Record a fact about a path only when it changes. Its facts as a file and as a directory are kept
@@ -169,15 +168,3 @@ class RecordingIo(PassingIo):
         if time.monotonic() - self._flushed_s >= FLUSH_INTERVAL_S:
             self._flushed_s = time.monotonic()
             self._out.flush()
-
-
-def normalize(query: Query) -> Query:
-    """The query without its random separators: equal queries then compare equal."""
-    argv = tuple(_without_separators(word, query) for word in query.argv)
-    return replace(query, argv=argv, separator="", record_end="")
-
-
-def _without_separators(text: str, query: Query) -> str:
-    for token, mark in ((query.separator, "\ue001"), (query.record_end, "\ue002")):
-        text = text.replace(token, mark) if token else text
-    return text

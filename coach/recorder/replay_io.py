@@ -12,12 +12,11 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from coach.recorder.recording import Entry, Recording, decode_bytes
-from coach.recorder.recording_io import normalize
 from coach.sources.io import CommandResult, Query
 
 _FIRST_LOOK_S = 1.0
@@ -74,7 +73,8 @@ class ReplayIo:
         self._speed = speed
         self._clock_start = clock()
         self._end_s = recording.end_s
-        self._answers: dict[Query, _Timeline] = {}
+        self._answers: dict[tuple[str, tuple[str, ...]], _Timeline] = {}
+        """(kind, words) of a query → its answers."""
         self._files: dict[str, _Timeline] = {}
         self._dirs: dict[str, _Timeline] = {}
         self._modified: dict[str, _Timeline] = {}
@@ -100,7 +100,7 @@ class ReplayIo:
 
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
         now_s = self.now()
-        timeline = self._answers.get(normalize(query)) or self._only_like(query)
+        timeline = self._answers.get((query.kind, query.words)) or self._only_like(query)
         if timeline is not None:
             result: CommandResult | None = timeline.at(now_s)
             if result is None:
@@ -161,10 +161,8 @@ class ReplayIo:
         A query for one user's jobs (`-u`) is not similar to a query for all jobs. But if the recording holds
         only one of them, it answers both.
         """
-        found = {query: timeline for query, timeline in self._answers.items() if query.kind == wanted.kind}
-        alike = [
-            timeline for query, timeline in found.items() if ("-u" in query.argv) == ("-u" in wanted.argv)
-        ]
+        found = {words: timeline for (kind, words), timeline in self._answers.items() if kind == wanted.kind}
+        alike = [timeline for words, timeline in found.items() if ("-u" in words) == ("-u" in wanted.argv)]
         likely = alike or list(found.values())
         return likely[0] if len(likely) == 1 else None
 
@@ -177,17 +175,9 @@ class ReplayIo:
             )
             result = by_id[entry["id"]]
         else:
-            known = by_id[entry["of"]]
-            result = CommandResult(
-                known.query,
-                known.returncode,
-                known.stdout,
-                known.stderr,
-                entry["t"],
-                entry["dur"],
-                known.error,
-            )
-        self._answers.setdefault(normalize(result.query), _Timeline()).add(entry["t"], result)
+            result = replace(by_id[entry["of"]], time_s=entry["t"], duration_s=entry["dur"])
+        query = result.query
+        self._answers.setdefault((query.kind, query.words), _Timeline()).add(entry["t"], result)
 
     def _add_path_entry(self, entry: Entry) -> None:
         kind, path, time_s = entry["k"], entry["path"], entry["t"]

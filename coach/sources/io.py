@@ -71,6 +71,18 @@ class Query:
         """Number of RPCs that the command costs the controller."""
         return cost_of(self.argv)
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the command; marks stand for its random separators, so that equal requests are
+        equal."""
+        return tuple(map(self.without_separators, self.argv))
+
+    def without_separators(self, text: str) -> str:
+        """The text with marks for the random separators."""
+        for token, mark in ((self.separator, "\ue001"), (self.record_end, "\ue002")):
+            text = text.replace(token, mark) if token else text
+        return text
+
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
@@ -87,6 +99,11 @@ class CommandResult:
     error: str | None = None
     is_read: bool = False
     """True if `query.reader` received the answer piece by piece; `stdout` is then empty."""
+
+    @property
+    def text(self) -> str:
+        """The output as text; bytes that are not UTF-8 become surrogate escapes."""
+        return self.stdout.decode("utf-8", "surrogateescape")
 
 
 class Io(Protocol):

@@ -205,11 +205,8 @@ ANSWERS = (
     ),
     Parser("QOS", lambda text: parse_limits(text, "qos"), _text(read("slurm/qos-24.11.txt"))),
     Parser(
-        "allowed accounts", allowed_choices.parse_associations, _text(read("slurm/associations-24.11.txt"))
-    ),
-    Parser(
         "allowed reservations",
-        lambda text: allowed_choices.parse_reservations(text, "root"),
+        lambda text: allowed_choices.admitting(parse_reservations(text)[0], "root"),
         _text(read("slurm/reservations-24.11.txt")),
     ),
     Parser(

@@ -152,8 +152,7 @@ def test_other_damaged_tables_are_read(reservations: str, priorities: str, share
     ):
         for row in rows:
             shown(row)
-    allowed_choices.parse_associations(limits)
-    allowed_choices.parse_reservations(reservations, "root")
+    allowed_choices.admitting(parse_reservations(reservations)[0], "root")
 
 
 @fuzzed(

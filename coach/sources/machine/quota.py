@@ -115,10 +115,10 @@ def read_quota(io: Io, mount: Mount, user: str) -> Quota | None:
     has no quota, and is not asked."""
     if mount.kind == "lustre":
         result = io.run(Query("quota", ("lfs", "quota", "-q", "-u", user, mount.point)), TIMEOUT_S)
-        return parse_lustre_quota(result.stdout.decode("utf-8", "replace"))
+        return parse_lustre_quota(result.text)
     if not (mount.device.startswith("/") or ":" in mount.device):
         return None
     # -p prints the grace time as a number, so that every row has all columns. The exit status is 1 if the
     # user is over a quota.
     result = io.run(Query("quota", ("quota", "-w", "-p")), TIMEOUT_S)
-    return parse_quota(result.stdout.decode("utf-8", "replace")).get(mount.device)
+    return parse_quota(result.text).get(mount.device)

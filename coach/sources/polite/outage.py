@@ -133,7 +133,7 @@ class OutageSource:
 
 
 def _refused(query: Query, probe: CommandResult) -> CommandResult:
-    first = probe.stdout.decode("utf-8", "replace").partition("\n")[0]
+    first = probe.text.partition("\n")[0]
     words = (
         f"{query.argv[0]} was not run, the Slurm controller does not answer: {first.strip() or probe.error}"
     )

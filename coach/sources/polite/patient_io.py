@@ -60,7 +60,7 @@ class PatientIo(SystemIo):
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
         if query.kind not in KINDS:
             return super().run(query, timeout_s)
-        key, limit_s = _without_separators(query), self._timeout_s if timeout_s is None else timeout_s
+        key, limit_s = (query.kind, *query.words), self._timeout_s if timeout_s is None else timeout_s
         with self._lock:
             known = self._open.pop(key, None)
         if known is not None and known.is_of_use(self.now()):
@@ -97,11 +97,3 @@ class PatientIo(SystemIo):
         with self._lock:
             known = tuple(self._open.values())
         return any(one.result is not None and one.is_of_use(now_s) for one in known)
-
-
-def _without_separators(query: Query) -> tuple[str, ...]:
-    """The request without its random parts."""
-    words = query.argv
-    for token, mark in ((query.separator, "\ue001"), (query.record_end, "\ue002")):
-        words = tuple(word.replace(token, mark) for word in words) if token else words
-    return query.kind, *words

@@ -161,10 +161,9 @@ class SharedIo(PassingIo):
 
     def _digest(self, query: Query) -> str:
         """Hash of the request without its random separators, and of the cluster."""
-        words = [self._context, *query.argv]
-        for token, mark in ((query.separator, "\ue001"), (query.record_end, "\ue002")):
-            words = [word.replace(token, mark) for word in words] if token else words
-        return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+        return hashlib.sha256(
+            "\0".join((self._context, *query.words)).encode("utf-8", "surrogateescape")
+        ).hexdigest()[:24]
 
     def _ask(self, file: Path, query: Query, timeout_s: float | None) -> CommandResult:
         tee = _Tee(query.reader) if query.reader is not None else None

@@ -21,7 +21,7 @@ from coach.sources.slurm.configuration import CONFIG_QUERY, PING_QUERY, parse_co
 from coach.sources.slurm.nodes import NODES_QUERY, PARTITIONS_QUERY, parse_nodes, parse_partitions
 from coach.sources.slurm.privacy import is_denied, private_kinds
 from coach.sources.slurm.queue import JobsReader, jobs_query, parse_jobs
-from coach.sources.slurm.text import failure_words, is_torn
+from coach.sources.slurm.text import failure_of, is_torn
 
 PARTITIONS_INTERVAL_S = 120.0
 """The definition of a partition rarely changes; its free nodes and GPUs are computed from the nodes each
@@ -88,7 +88,7 @@ class Client:
                 return Answer(query, "", self._last_error, probe.time_s, probe.duration_s)
         result = self._io.run(query)
         error = self._explained(result)
-        text = result.stdout.decode("utf-8", "surrogateescape")
+        text = result.text
         reader = result.query.reader if result.is_read else None
         if error is None and _is_cut(query, result.query, text, reader):
             error = f"{query.argv[0]}: its answer is incomplete"
@@ -101,11 +101,8 @@ class Client:
             # `squeue -u` tries a dead controller twice, 9 s each: a probe gives the reason sooner.
             probe = self._io.run(PING_QUERY, PING_TIMEOUT_S)
             if b" is DOWN" in probe.stdout:
-                return f"{result.error}: {' '.join(probe.stdout.decode('utf-8', 'replace').split())}"
-        if result.error is None and result.returncode != 0:
-            words = failure_words(result.stderr)
-            return words or f"{result.query.argv[0]}: exit status {result.returncode}"
-        return result.error
+                return f"{result.error}: {' '.join(probe.text.split())}"
+        return failure_of(result)
 
 
 def _is_cut(asked: Query, ran: Query, text: str, reader: OutputReader | None) -> bool:
@@ -291,7 +288,7 @@ def ask_private_kinds(io: Io, user: str) -> frozenset[str] | None:
     result = io.run(CONFIG_QUERY)
     if result.returncode != 0:
         return None
-    return private_kinds(parse_config(result.stdout.decode("utf-8", "replace")))
+    return private_kinds(parse_config(result.text))
 
 
 def read_partitions_and_nodes(

@@ -102,7 +102,7 @@ class RateLimitSource:
         result = None if self._is_known else self._io.run(CONFIG_QUERY)
         if result is not None and result.returncode == 0:
             self._is_known = True
-            config = parse_config(result.stdout.decode("utf-8", "replace"))
+            config = parse_config(result.text)
             limit = parse_rate_limit(config)
             self._on_limit(None if limit is None else limit.per_s)
             message_timeout_s = parse_seconds(config.get("MessageTimeout", ""))

@@ -52,7 +52,7 @@ def job_record(io: Io, job_id: str) -> JobRecord:
     )
     for argv in asked:
         answer = io.run(Query("job-record", argv))
-        text = answer.stdout.decode("utf-8", "surrogateescape").strip("\n")
+        text = answer.text.strip("\n")
         is_told = len(text.split("\n")) > 1 if argv[0] == "sacct" else bool(text.strip())
         if answer.returncode == 0 and is_told:
             return JobRecord(text, " ".join(argv))
@@ -71,7 +71,7 @@ def job_nodes(io: Io, expression: str | None) -> JobNodes:
         return JobNodes((), hidden_by_site("nodes"))
     if answer.returncode != 0:
         return JobNodes((), _failure(answer))
-    nodes = parse_nodes(answer.stdout.decode("utf-8", "surrogateescape"))[0]
+    nodes = parse_nodes(answer.text)[0]
     more = len(names) - MAX_NODES
     return JobNodes(nodes, f"{more} more nodes are left out" if more > 0 else None)
 
@@ -80,7 +80,7 @@ def excluded_nodes(io: Io, job_id: str) -> str | None:
     """The nodes that the job's own --exclude leaves out, as a node set expression; None if it leaves out
     none, or Slurm does not answer. 1 RPC."""
     answer = io.run(Query("job-excludes", ("scontrol", "show", "job", job_id)))
-    found = _EXCLUDED.search(answer.stdout.decode("utf-8", "surrogateescape"))
+    found = _EXCLUDED.search(answer.text)
     if answer.returncode != 0 or found is None or found[1] == "(null)":
         return None
     return found[1]

@@ -99,5 +99,5 @@ class JobSummaries:
         self._failed_s = None if result.returncode == 0 else self._io.now()
         if result.returncode == 0:
             self._wanted.update(dict.fromkeys(due[:MAX_JOBS], self._io.now()))
-            text = result.stdout.decode("utf-8", "surrogateescape")
+            text = result.text
             self._found.update(parse_summaries(text, result.query.separator))

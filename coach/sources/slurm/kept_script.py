@@ -35,7 +35,7 @@ def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None, 
     whys, io = [], for_user(io, lambda: user)
     for origin, argv in _holders(job_id):
         answer = io.run(Query("batch-script", argv))
-        text = answer.stdout.decode("utf-8", "surrogateescape")
+        text = answer.text
         if argv[0] == "sacct":
             text = parse_kept(text)
         if answer.returncode == 0 and text.strip():

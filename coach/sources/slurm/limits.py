@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from coach.model.slurm.accounting import Limits
 from coach.sources.io import Query
+from coach.sources.slurm.text import rows_by_heading
 
 _OF_BOTH = (
     "GrpTRES,GrpTRESMins,GrpTRESRunMins,GrpJobs,GrpSubmit,GrpWall,MaxTRES,MaxTRESPerNode,MaxTRESMins,MaxWall"
@@ -29,27 +30,17 @@ QOS_QUERY = Query("qos", ("sacctmgr", "-P", "show", "qos", f"format={_OF_QOS}"))
 
 def parse_limits(text: str, kind: str) -> tuple[tuple[Limits, ...], int]:
     """(limits that are set, number of malformed lines). `kind` is `association` or `qos`."""
-    heading, *lines = text.split("\n")
-    columns = heading.split("|")
     key = "Name" if kind == "qos" else "Account"
-    found: list[Limits] = []
-    num_bad = 0
-    for line in lines:
-        if not line.strip():
-            continue
-        fields = line.split("|")
-        if len(fields) != len(columns) or key not in columns:
-            num_bad += 1
-            continue
-        row = dict(zip(columns, fields, strict=True))
-        found.append(
-            Limits(
-                kind=kind,
-                name=row[key],
-                user=row.get("User") or None,
-                partition=row.get("Partition") or None,
-                qos=tuple(part for part in row.get("QOS", "").split(",") if part),
-                values={name: value for name, value in row.items() if value and name not in _KEYS},
-            )
+    rows, num_bad = rows_by_heading(text, key)
+    found = (
+        Limits(
+            kind=kind,
+            name=row[key],
+            user=row.get("User") or None,
+            partition=row.get("Partition") or None,
+            qos=tuple(part for part in row.get("QOS", "").split(",") if part),
+            values={name: value for name, value in row.items() if value and name not in _KEYS},
         )
+        for row in rows
+    )
     return tuple(found), num_bad

@@ -9,7 +9,14 @@ from collections.abc import Iterable
 
 from coach.model.slurm.job_action import QueuedJob
 from coach.sources.io import Query, new_separator
-from coach.sources.slurm.text import optional, parse_duration, parse_time, parse_whole, split_records
+from coach.sources.slurm.text import (
+    columns_option,
+    optional,
+    parse_duration,
+    parse_time,
+    parse_whole,
+    split_records,
+)
 
 _FIELDS = (
     *("jobarrayid", "jobid", "username", "state"),
@@ -22,7 +29,7 @@ def job_rows_query(job_ids: Iterable[str]) -> Query:
     """All rows of these jobs and arrays in one request, including jobs that have just ended. Takes ids of
     whole arrays, not of tasks."""
     separator, record_end = new_separator(), new_separator()
-    columns = ",".join([*(f"{field}:{separator}" for field in _FIELDS[:-1]), f"{_FIELDS[-1]}:{record_end}"])
+    columns = columns_option(_FIELDS, separator, record_end)
     argv = ("squeue", "-h", "-a", "-t", "all", "-j", ",".join(job_ids), "-O", columns)
     return Query("job-rows", argv, separator, record_end)
 

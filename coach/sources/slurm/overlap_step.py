@@ -74,7 +74,7 @@ def why_no_step(version: str) -> str | None:
 
 def ask_why_no_step(io: Io) -> str | None:
     """`why_no_step` for the Slurm on this machine. An unknown version does not prevent a step."""
-    return why_no_step(io.run(VERSION_QUERY).stdout.decode("utf-8", "replace"))
+    return why_no_step(io.run(VERSION_QUERY).text)
 
 
 def ssh_command(node: str, raw_job_id: str, sampler: Sequence[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from coach.model.slurm.accounting import FairShare, PriorityFactors
 from coach.sources.io import Query, new_separator
-from coach.sources.slurm.text import BadRow, optional, split_records
+from coach.sources.slurm.text import BadRow, optional, rows_by_heading, split_records
 
 _COLUMNS = ("%i", "%u", "%r", "%Y", "%A", "%F", "%J", "%P", "%Q", "%B", "%N", "%T")
 _FAIR_SHARE = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
@@ -66,29 +66,19 @@ def fair_share_query(user: str) -> Query:
 
 def parse_fair_share(text: str) -> tuple[tuple[FairShare, ...], int]:
     """(one row per account of the user, number of malformed lines)."""
-    heading, *lines = text.split("\n")
-    columns = heading.split("|")
-    found: list[FairShare] = []
-    num_bad = 0
-    for line in lines:
-        if not line.strip():
-            continue
-        fields = line.split("|")
-        if len(fields) != len(columns) or "Account" not in columns:
-            num_bad += 1
-            continue
-        row = dict(zip(columns, fields, strict=True))
-        found.append(
-            FairShare(
-                account=row["Account"].strip(),
-                user=optional(row.get("User", "").strip()),
-                raw_shares=optional(row.get("RawShares", "").strip()),
-                normalized_shares=_number(row.get("NormShares", "")),
-                raw_usage=_whole(row.get("RawUsage", "").strip()),
-                effective_usage=_number(row.get("EffectvUsage", "")),
-                factor=_number(row.get("FairShare", "")),
-            )
+    rows, num_bad = rows_by_heading(text, "Account")
+    found = (
+        FairShare(
+            account=row["Account"].strip(),
+            user=optional(row.get("User", "").strip()),
+            raw_shares=optional(row.get("RawShares", "").strip()),
+            normalized_shares=_number(row.get("NormShares", "")),
+            raw_usage=_whole(row.get("RawUsage", "").strip()),
+            effective_usage=_number(row.get("EffectvUsage", "")),
+            factor=_number(row.get("FairShare", "")),
         )
+        for row in rows
+    )
     return tuple(found), num_bad
 
 

@@ -19,6 +19,7 @@ from coach.sources.slurm.gres import count_gpus, has_parts_of_gpus
 from coach.sources.slurm.text import (
     BadRow,
     Words,
+    columns_option,
     is_job_id,
     is_torn,
     optional,
@@ -79,22 +80,23 @@ def jobs_query(user: str | None, cluster: str | None = None) -> Query:
 
     `cluster` is the name of another cluster in the accounting database.
     """
-    fields = _ALL_JOBS if user is None else _OWN_JOBS
     separator, record_end = new_separator(), new_separator()
-    columns = [f"{field}:{separator}" for field in fields[:-1]] + [f"{fields[-1]}:{record_end}"]
+    columns = columns_option(_ALL_JOBS if user is None else _OWN_JOBS, separator, record_end)
     whose = () if user is None else ("-u", user)
     where = () if cluster is None else (f"-M{cluster}",)
-    argv = ("squeue", *where, "-h", "-a", "-t", "all", "--noconvert", *whose, "-O", ",".join(columns))
+    argv = ("squeue", *where, "-h", "-a", "-t", "all", "--noconvert", *whose, "-O", columns)
     return Query("jobs" if cluster is None else f"jobs {cluster}", argv, separator, record_end)
 
 
 def jobs_by_id_query(job_ids: Sequence[str]) -> Query:
     """These jobs of any user, with the paths of their output."""
     separator, record_end = new_separator(), new_separator()
-    columns = [f"{field}:{separator}" for field in _OWN_JOBS[:-1]] + [f"{_OWN_JOBS[-1]}:{record_end}"]
-    columns[1] = f"username:=,userid:{separator}"
+    columns = columns_option(
+        [f"{column}:=,userid" if column == "username" else column for column in _OWN_JOBS],
+        *(separator, record_end),
+    )
     which = ",".join(job_ids)
-    argv = ("squeue", "-h", "-a", "-t", "all", "--noconvert", "-j", which, "-O", ",".join(columns))
+    argv = ("squeue", "-h", "-a", "-t", "all", "--noconvert", "-j", which, "-O", columns)
     return Query(f"job-files {which}", argv, separator, record_end)
 
 

@@ -8,11 +8,13 @@ queries, where every odd spelling that was ever seen can be tested. All function
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from sys import intern
 from typing import TypeVar
+
+from coach.sources.io import CommandResult
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -50,6 +52,25 @@ class Words(dict[K, V]):
     def __missing__(self, word: K) -> V:
         value = self[word] = self._read(word)
         return value
+
+
+def columns_option(columns: Sequence[str], separator: str, record_end: str) -> str:
+    """The value of squeue's -O for these columns."""
+    return ",".join([*(f"{column}:{separator}" for column in columns[:-1]), f"{columns[-1]}:{record_end}"])
+
+
+def rows_by_heading(text: str, key: str) -> tuple[list[dict[str, str]], int]:
+    """(rows by the words of their first line, number of malformed lines), from tables with `|` between the
+    columns. Without a column `key`, every line is malformed."""
+    heading, *lines = text.split("\n")
+    columns = heading.split("|")
+    records = [line.split("|") for line in lines if line.strip()]
+    rows = [
+        dict(zip(columns, record, strict=True))
+        for record in records
+        if len(record) == len(columns) and key in columns
+    ]
+    return rows, len(records) - len(rows)
 
 
 def split_records(text: str, separator: str, record_end: str) -> Iterator[list[str]]:
@@ -140,6 +161,13 @@ def parse_exit_code(text: str) -> int | None:
         # Slurm puts errors of its own there too: 4021 is `0:53`, a script that could not be started.
         code = 0 if signal else (code >> 8) & 0xFF
     return 128 + signal if signal and not code else code
+
+
+def failure_of(result: CommandResult) -> str | None:
+    """Why a command failed, in its own words; None if it has an answer."""
+    if result.error is not None or result.returncode == 0:
+        return result.error
+    return failure_words(result.stderr) or f"{result.query.argv[0]}: exit status {result.returncode}"
 
 
 def failure_words(stderr: str) -> str:

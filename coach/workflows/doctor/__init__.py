@@ -17,12 +17,12 @@ from coach.launch.recipe import data_dir
 from coach.launch.resources import Site
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState, Report
-from coach.sources.io import CommandResult, Io
+from coach.sources.io import Io
 from coach.sources.machine.terminal import Terminal
 from coach.sources.machine.user import user_name
 from coach.sources.slurm.configuration import ACCOUNTING_QUERY, CONFIG_QUERY, PING_QUERY, parse_config
 from coach.sources.slurm.queue import jobs_query, parse_jobs
-from coach.sources.slurm.text import failure_words
+from coach.sources.slurm.text import failure_of
 from coach.workflows.backend import resolve_backend, why_no_local_backend
 from coach.workflows.doctor import here, slurm
 from coach.workflows.doctor.environments import environment_probes
@@ -79,18 +79,7 @@ def _ask_config(io: Io) -> tuple[dict[str, str] | None, str | None]:
     """The controller's configuration, or why there is none."""
     result = io.run(CONFIG_QUERY)
     error = failure_of(result)
-    return (
-        (None, error) if error is not None else (parse_config(result.stdout.decode("utf-8", "replace")), None)
-    )
-
-
-def failure_of(result: CommandResult) -> str | None:
-    """Why a command failed, in its own words; None if it has an answer."""
-    if result.error is not None:
-        return result.error
-    if result.returncode == 0:
-        return None
-    return failure_words(result.stderr) or f"{result.query.argv[0]}: exit status {result.returncode}"
+    return (None, error) if error is not None else (parse_config(result.text), None)
 
 
 def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tuple[str, str], Probe]:
@@ -98,11 +87,7 @@ def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tu
         values, error = _ask_config(io)
         if values is None:
             ping = io.run(PING_QUERY, 1.0)
-            said = (
-                " ".join(ping.stdout.decode("utf-8", "replace").split())
-                if ping.returncode is not None
-                else ""
-            )
+            said = " ".join(ping.text.split()) if ping.returncode is not None else ""
             return slurm.judge_controller_silence(error or "", said or None)
         pace = slurm.judge_pace(values)
         mail = slurm.judge_mail(values, lambda program: os.access(program, os.X_OK))
@@ -112,7 +97,7 @@ def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tu
     def look_at_queue() -> list[Check]:
         result = io.run(jobs_query(user_name()))
         error = failure_of(result)
-        text = result.stdout.decode("utf-8", "surrogateescape")
+        text = result.text
         jobs, num_bad = (
             parse_jobs(text, result.query.separator, result.query.record_end) if not error else ((), 0)
         )

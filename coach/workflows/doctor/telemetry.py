@@ -59,7 +59,7 @@ def judge_step(version: CommandResult) -> Check:
     name = "step in a job"
     if version.returncode != 0:
         return _check(name, CheckState.UNKNOWN, None, _said(version))
-    told = version.stdout.decode("utf-8", "replace").strip()
+    told = version.text.strip()
     why = why_no_step(told)
     if why is not None:
         todo = "start the training with `srun … coach run -- COMMAND`"

@@ -30,7 +30,7 @@ from coach.sources.slurm.job_allocation import (
 )
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.sources.slurm.overlap_step import StreamSource, ask_why_no_step, ssh_command, step_command
-from coach.sources.slurm.text import failure_words
+from coach.sources.slurm.text import failure_of
 from coach.workflows.jobs.own_jobs import Named, look_up, run_dir_of
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -132,9 +132,9 @@ def _refuse_if_sampled(named: Named, row: QueuedJob, settings: Settings, io: Io)
 
 def _ask_allocation(row: QueuedJob, io: Io) -> Allocation:
     result = io.run(allocation_query(row.raw_job_id))
-    if result.returncode != 0:
-        raise UserError(f"job {row.job_id}: {result.error or failure_words(result.stderr)}")
-    allocation = parse_allocation(result.stdout.decode("utf-8", "replace"))
+    if (why := failure_of(result)) is not None:
+        raise UserError(f"job {row.job_id}: {why}")
+    allocation = parse_allocation(result.text)
     if allocation is None:
         raise UserError(f"job {row.job_id}: Slurm does not report its resources on its nodes")
     return allocation
@@ -147,9 +147,9 @@ def _memory_note(row: QueuedJob, allocation: Allocation, io: Io) -> str:
     result = io.run(steps_query((row.raw_job_id,)))
     peak = None
     if result.returncode == 0:
-        peak = memory_peak_mib(parse_steps(result.stdout.decode("utf-8", "replace")), allocation.num_nodes)
+        peak = memory_peak_mib(parse_steps(result.text), allocation.num_nodes)
     if peak is None:
-        why = result.error or failure_words(result.stderr) or "its steps are not measured yet"
+        why = failure_of(result) or "its steps are not measured yet"
         return (
             f"how much is left of the job's {allocation.memory_mib} MiB on each node is not known (sstat: "
             f"{why}); "

@@ -29,7 +29,7 @@ from coach.sources.runs.run_list import RunListSource
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.client import JobsSource
 from coach.sources.slurm.ended_jobs import FIELDS_OF_ONE, history_query, job_history_query, parse_history
-from coach.sources.slurm.text import failure_words
+from coach.sources.slurm.text import failure_of
 
 if TYPE_CHECKING:
     from coach.model.judging.finding import Diagnosis
@@ -104,18 +104,15 @@ def known_rows(number: str, settings: Settings, io: Io, user: str) -> list[Job]:
     result = io.run(job_history_query(user, number), _TIMEOUT_S)
     if result.returncode != 0:
         return rows
-    text = result.stdout.decode("utf-8", "surrogateescape")
-    past, _ = parse_history(text, result.query.separator, FIELDS_OF_ONE)
+    past, _ = parse_history(result.text, result.query.separator, FIELDS_OF_ONE)
     return [*(each.job for each in past), *rows]
 
 
 def _ask_accounting(io: Io, user: str, past_s: float) -> tuple[tuple[PastJob, ...], int, str | None]:
     result = io.run(history_query(user, past_s))
-    if result.returncode != 0:
-        why = result.error or failure_words(result.stderr) or f"exit status {result.returncode}"
+    if (why := failure_of(result)) is not None:
         return (), 0, _untold(why)
-    text = result.stdout.decode("utf-8", "surrogateescape")
-    jobs, num_bad = parse_history(text, result.query.separator)
+    jobs, num_bad = parse_history(result.text, result.query.separator)
     return jobs, num_bad, None
 
 

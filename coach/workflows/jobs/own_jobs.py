@@ -275,4 +275,4 @@ def _ask(job_ids: Iterable[str], io: Io, *, is_lenient: bool = False) -> tuple[Q
         hint = hint_for_hidden_job(io, user_name()) if "Invalid job id" in words else None
         raise UserError(f"job {', '.join(names)}: {words}", hint)
     query = result.query
-    return parse_job_rows(result.stdout.decode("utf-8", "replace"), query.separator, query.record_end)
+    return parse_job_rows(result.text, query.separator, query.record_end)

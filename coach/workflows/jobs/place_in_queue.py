@@ -23,7 +23,7 @@ from coach.sources.slurm.priority import (
     priorities_query,
 )
 from coach.sources.slurm.reservations import RESERVATIONS_QUERY, parse_reservations
-from coach.sources.slurm.text import failure_words
+from coach.sources.slurm.text import failure_of
 
 T = TypeVar("T")
 
@@ -78,14 +78,9 @@ def read_reservations(io: Io, user: str) -> Part[tuple[Reservation, ...]]:
 
 def _ask(io: Io, query: Query, parse: Callable[[str, Query], tuple[T, int]]) -> Part[T]:
     result = io.run(query)
-    if result.returncode != 0:
-        words = (
-            result.error
-            or failure_words(result.stderr)
-            or f"{query.argv[0]}: exit status {result.returncode}"
-        )
-        return Part(None, words)
-    value, num_bad = parse(result.stdout.decode("utf-8", "surrogateescape"), result.query)
+    if (why := failure_of(result)) is not None:
+        return Part(None, why)
+    value, num_bad = parse(result.text, result.query)
     return Part(value, None, num_bad)
 
 

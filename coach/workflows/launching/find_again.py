@@ -171,7 +171,7 @@ def _ask(io: Io, query: Query, job_id: str) -> str:
             f"job {job_id}: {result.error or ' '.join(result.stderr.split())}",
             "Slurm keeps a job's script only for some minutes after its end",
         )
-    return result.stdout.decode("utf-8", "surrogateescape")
+    return result.text
 
 
 def _name_of(text: str) -> str:

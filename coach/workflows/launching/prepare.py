@@ -262,7 +262,7 @@ def read_git_state(io: Io, folder: Path, paths: Sequence[str] = (":/",)) -> dict
     )
     if status.returncode != 0:
         return None
-    commit = head.stdout.decode("ascii", "replace").split()[0]
+    commit = head.text.split()[0]
     return {"commit": commit, "is_dirty": bool(status.stdout.strip())}
 
 

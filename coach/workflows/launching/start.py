@@ -307,7 +307,7 @@ class _Queue:
         argv = ("squeue", "-h", "-a", "-t", "all", "-j", self._submitted.job_id, "-o", "%T")
         result = self._io.run(Query("job-state", argv))
         if result.returncode == 0:
-            return result.stdout.decode("ascii", "replace").strip().split("\n")[0]
+            return result.text.strip().split("\n")[0]
         if "Invalid job id" in result.stderr:
             return ""
         words = result.error or " ".join(result.stderr.split())

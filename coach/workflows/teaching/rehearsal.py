@@ -163,7 +163,7 @@ class Rehearsal:
         """Reservation → its nodes, asked once; empty if Slurm does not answer."""
         if self._reservations is None:
             result = self._io.run(RESERVATIONS_QUERY)
-            found, _ = parse_reservations(result.stdout.decode("utf-8", "surrogateescape"))
+            found, _ = parse_reservations(result.text)
             self._reservations = {each.name: expand_nodes(each.nodes) for each in found if each.nodes}
         return self._reservations
 

@@ -15,7 +15,7 @@ from coach.model.training.telemetry import StepUse
 from coach.sources.io import Io
 from coach.sources.slurm.job_allocation import parse_steps, steps_query
 from coach.sources.slurm.queue import jobs_query, parse_jobs
-from coach.sources.slurm.text import failure_words
+from coach.sources.slurm.text import failure_of
 
 _MAX_JOBS = 50
 """sstat asks the nodes of every job it is given."""
@@ -27,17 +27,16 @@ StepUses = Mapping[str, tuple[StepUse, ...]]
 def read_step_use(io: Io, user: str) -> StepUses:
     """Ask sstat once. Raises UserError in Slurm's words."""
     queue = io.run(jobs_query(user))
-    if queue.returncode != 0:
-        raise UserError(queue.error or failure_words(queue.stderr))
-    text = queue.stdout.decode("utf-8", "surrogateescape")
-    jobs, _ = parse_jobs(text, queue.query.separator, queue.query.record_end)
+    if (why := failure_of(queue)) is not None:
+        raise UserError(why)
+    jobs, _ = parse_jobs(queue.text, queue.query.separator, queue.query.record_end)
     ids = [job.raw_job_id for job in jobs if job.state == "RUNNING" and job.raw_job_id is not None]
     if not ids:
         return MappingProxyType({})
     answer = io.run(steps_query(ids[-_MAX_JOBS:]))
-    steps = parse_steps(answer.stdout.decode("utf-8", "replace"))
-    if not steps and answer.returncode != 0:
-        raise UserError(answer.error or failure_words(answer.stderr))
+    steps = parse_steps(answer.text)
+    if not steps and (why := failure_of(answer)) is not None:
+        raise UserError(why)
     found: dict[str, tuple[StepUse, ...]] = {}
     for step in steps:
         job_id = step.step_id.partition(".")[0]

@@ -35,7 +35,10 @@ def world(tmp_path: Path) -> World:
 
 
 def test_a_refusal_offers_the_accounts_that_slurm_knows(world: World) -> None:
-    world.client("sacctmgr", 'echo "$@" > "$FAKE/sacctmgr.args"; echo "lab|normal"; echo "teaching|normal"')
+    world.client(
+        "sacctmgr",
+        'echo "$@" > "$FAKE/sacctmgr.args"; echo "Account|QOS"; echo "lab|normal"; echo "teaching|normal"',
+    )
     plan = world.plan()
     with pytest.raises(Refused) as caught:
         submit(plan, world.settings, world.env, world.io)
@@ -44,7 +47,7 @@ def test_a_refusal_offers_the_accounts_that_slurm_knows(world: World) -> None:
         ["lab", "teaching"],
     )
     assert caught.value.hint == "try --account=lab, or teaching"
-    assert "show assoc user=" in (world.root / "sacctmgr.args").read_text()
+    assert "show associations where user=" in (world.root / "sacctmgr.args").read_text()
     assert not Path(plan.run_dir).exists()
 
 
