@@ -270,6 +270,14 @@ def read_json(path: Path) -> Dict[str, Any]:
     return _parse_object(text, path)
 
 
+def read_json_if_any(path: Path) -> Dict[str, Any]:
+    """Read one JSON object; empty if the file is missing, torn, or not an object."""
+    try:
+        return read_json(path)
+    except RunFileError:
+        return {}
+
+
 def read_own(path: Path) -> bytes:
     """Read a file of a run of this user: the run directory and the file belong to the user, and nobody else
     may write to them. Only such files say what coach starts, signals or changes.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, NamedTuple, Optional
+from typing import Any, Iterable, NamedTuple, Optional
 
 from coach import runs
 
@@ -75,7 +75,7 @@ def look(run_dir: Path) -> Optional[Ended]:
     """How one run ended. None if it still runs, its end is unknown, somebody cancelled it, or the brake
     stopped it."""
     paths = runs.RunPaths(run_dir)
-    end = _read(paths.exit_json)
+    end = runs.read_json_if_any(paths.exit_json)
     state, refused = end.get("state"), end.get("refused")
     if not isinstance(state, str) or state in ("PENDING", "RUNNING", "CANCELLED", "PREEMPTED"):
         return None
@@ -83,7 +83,7 @@ def look(run_dir: Path) -> Optional[Ended]:
         return None
     if state == "COMPLETED":
         return Ended(False, "", "")
-    findings: Any = _read(paths.verdict_json).get("findings")
+    findings: Any = runs.read_json_if_any(paths.verdict_json).get("findings")
     first = findings[0] if isinstance(findings, list) and findings else {}
     rule = first.get("rule") if isinstance(first, dict) else None
     if isinstance(rule, str) and _RULE.fullmatch(rule):
@@ -98,10 +98,3 @@ def kind_of_cause(rule: str, summary: str) -> str:
     """The cause, for COD001 (any exception of the program) and END001 (any error that no rule knows)."""
     exception = _EXCEPTION.match(summary) if rule == "COD001" else None
     return exception[0] if exception is not None else summary if rule == "END001" else ""
-
-
-def _read(path: Path) -> Dict[str, Any]:
-    try:
-        return runs.read_json(path)
-    except (OSError, runs.RunFileError):
-        return {}

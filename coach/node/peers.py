@@ -46,10 +46,7 @@ def _watch(paths: runs.RunPaths, node: str, training: "subprocess.Popen[bytes]",
 
 
 def _refusal(paths: runs.RunPaths) -> Dict[str, Any]:
-    try:
-        found = runs.read_json(paths.exit_json).get("refused")
-    except runs.RunFileError:
-        return {}
+    found = runs.read_json_if_any(paths.exit_json).get("refused")
     return found if isinstance(found, dict) else {}
 
 

@@ -157,9 +157,9 @@ def _is_of_earlier_course(folder: int, run: Mapping[str, Any]) -> bool:
 
 
 def _summary(paths: runs.RunPaths, run: Mapping[str, Any], state: Optional[str]) -> Dict[str, Any]:
-    ended = _read(paths.exit_json)
+    ended = runs.read_json_if_any(paths.exit_json)
     drill = run.get("drill")
-    answer = _read(paths.drill_answer_json)
+    answer = runs.read_json_if_any(paths.drill_answer_json)
     is_settled = bool(answer) and (answer.get("is_right") is True or answer.get("answer") is None)
     last = last_steps(paths.metrics_of(0))
     return {
@@ -243,13 +243,6 @@ def _max_steps(run: Mapping[str, Any]) -> Optional[int]:
 
 def _text(value: Any) -> Optional[str]:
     return value[:_MAX_TEXT] if isinstance(value, str) and value else None
-
-
-def _read(path: Path) -> Dict[str, Any]:
-    try:
-        return runs.read_json(path)
-    except runs.RunFileError:
-        return {}
 
 
 def _own(folder: int, name: str) -> Dict[str, Any]:

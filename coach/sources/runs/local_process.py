@@ -142,15 +142,21 @@ def find_supervisor(run_json: Mapping[str, Any]) -> psutil.Process | None:
 
 
 def _find(said: Mapping[str, Any]) -> psutil.Process | None:
-    """The process that `identify` described; None if it has ended or is elsewhere."""
+    """The process that run.json describes by its pid and start time; None if it has ended or is elsewhere."""
     if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, runs.boot_id()):
         return None
-    pid, create_time_s = said.get("pid"), said.get("create_time_s")
-    if not isinstance(pid, int) or not isinstance(create_time_s, (int, float)) or pid <= 1:
+    pid, create_time_s, ticks = said.get("pid"), said.get("create_time_s"), said.get("start_ticks")
+    if not isinstance(pid, int) or pid <= 1:
         return None
     try:
         process = psutil.Process(pid)
-        is_same = abs(process.create_time() - create_time_s) <= _CLOCK_SLACK_S
+        if isinstance(ticks, int):
+            is_same = _start_ticks(pid) == ticks
+        else:
+            is_same = (
+                isinstance(create_time_s, (int, float))
+                and abs(process.create_time() - create_time_s) <= _CLOCK_SLACK_S
+            )
         return process if is_same and process.status() != psutil.STATUS_ZOMBIE else None
     except (psutil.Error, OverflowError):
         return None
@@ -159,18 +165,7 @@ def _find(said: Mapping[str, Any]) -> psutil.Process | None:
 def find_command(run_json: Mapping[str, Any]) -> psutil.Process | None:
     """The process of the run's command on this machine; None if it has ended, is elsewhere, or is not named
     in run.json."""
-    said = _table(run_json, "process")
-    if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, runs.boot_id()):
-        return None
-    pid, ticks = said.get("pid"), said.get("start_ticks")
-    if not isinstance(pid, int) or not isinstance(ticks, int) or pid <= 1:
-        return None
-    try:
-        process = psutil.Process(pid)
-        is_same = _start_ticks(pid) == ticks and process.status() != psutil.STATUS_ZOMBIE
-    except (psutil.Error, OverflowError):
-        return None
-    return process if is_same else None
+    return _find(_table(run_json, "process"))
 
 
 def is_command_known(run_json: Mapping[str, Any]) -> bool:

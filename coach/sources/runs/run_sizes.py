@@ -32,10 +32,7 @@ class RunSizes:
         self._left = max_operations
         self._checks_left = max_checks
         self._is_changed = False
-        try:
-            self._kept = dict(table(runs.read_json(cache_file).get("sizes")))
-        except runs.RunFileError:
-            self._kept = {}
+        self._kept = dict(table(runs.read_json_if_any(cache_file).get("sizes")))
 
     def size_of(self, run_dir: str | Path, has_ended: bool) -> int | None:
         """Bytes of all files of a run, including its logs; None if unknown."""

@@ -278,6 +278,11 @@ class NodesSource:
         yield Reading("partitions", time_s, kept.duration_s, payload, num_bad_rows=num_bad)
 
 
+def own_queue(io: Io, user: str) -> Reading:
+    """A user's jobs, requested once."""
+    return next(JobsSource(io, user, 0.0, is_all=False).poll())
+
+
 def ask_private_kinds(io: Io, user: str) -> frozenset[str] | None:
     """The kinds of data that the site hides from this user; None if the configuration could not be read.
 

@@ -10,7 +10,6 @@ import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from coach import runs
 from coach.trusted import private_folder, read_text
@@ -58,7 +57,7 @@ def parse_seconds(text: str) -> float | None:
 
 def kept_message_timeout_s(cache_dir: Path, cluster: str) -> float | None:
     """The last value from this cluster's controller."""
-    said = _read_kept(cache_dir / _KEPT_FILE).get(cluster)
+    said = runs.read_json_if_any(cache_dir / _KEPT_FILE).get(cluster)
     if isinstance(said, (int, float)) and not isinstance(said, bool) and 0 < said <= 3600:
         return float(said)
     return None
@@ -71,15 +70,7 @@ def keep_message_timeout(cache_dir: Path, cluster: str, seconds: float) -> None:
     with contextlib.suppress(OSError, runs.RunFileError):
         if kept_message_timeout_s(cache_dir, cluster) != seconds:
             private_folder(cache_dir)
-            runs.write_json(file, {**_read_kept(file), cluster: seconds})
-
-
-def _read_kept(file: Path) -> dict[str, Any]:
-    """The kept values by cluster. A missing or damaged file has none, and is written anew."""
-    try:
-        return runs.read_json(file)
-    except runs.RunFileError:
-        return {}
+            runs.write_json(file, {**runs.read_json_if_any(file), cluster: seconds})
 
 
 def conf_lines(file: Path) -> list[str]:

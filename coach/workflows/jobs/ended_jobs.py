@@ -27,7 +27,7 @@ from coach.sources.io import Io
 from coach.sources.metrics.telemetry_files import parse_records
 from coach.sources.runs.run_list import RunListSource
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
-from coach.sources.slurm.client import JobsSource
+from coach.sources.slurm.client import own_queue
 from coach.sources.slurm.ended_jobs import FIELDS_OF_ONE, history_query, job_history_query, parse_history
 from coach.sources.slurm.text import failure_of
 
@@ -129,13 +129,12 @@ def _identity(job: Job) -> _Identity:
 
 def _ask_queue(io: Io, user: str, memory: SeenJobs) -> tuple[frozenset[_Identity], str | None]:
     """The own jobs that have not ended. All jobs of the answer are remembered."""
-    for reading in JobsSource(io, user, 0.0, is_all=False).poll():
-        if isinstance(reading.payload, JobList):
-            own = [job for job in reading.payload.jobs if job.user == user]
-            note = remember_jobs(memory, own, user, reading.time_s)
-            return frozenset(_identity(job) for job in own if not is_final(job.state)), note
+    reading = own_queue(io, user)
+    if not isinstance(reading.payload, JobList):
         return frozenset(), f"the queue does not answer: {reading.error}"
-    return frozenset(), None
+    own = [job for job in reading.payload.jobs if job.user == user]
+    note = remember_jobs(memory, own, user, reading.time_s)
+    return frozenset(_identity(job) for job in own if not is_final(job.state)), note
 
 
 def _gone(remembered: Sequence[PastJob], is_alive: frozenset[_Identity]) -> tuple[PastJob, ...]:

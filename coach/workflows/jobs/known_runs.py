@@ -27,7 +27,7 @@ from coach.sources.runs.local_process import (
     processes_of_runs,
 )
 from coach.sources.runs.run_list import RunListSource
-from coach.sources.slurm.client import JobsSource
+from coach.sources.slurm.client import own_queue
 from coach.workflows.jobs.lost_submits import Standing, find_jobs
 
 SILENT_S = 24 * 3600.0
@@ -122,12 +122,11 @@ def _list(source: RunListSource) -> RunList:
 
 
 def _ask_queue(io: Io, user: str) -> tuple[_Queue | None, str | None]:
-    for reading in JobsSource(io, user, 0.0, is_all=False).poll():
-        if isinstance(reading.payload, JobList):
-            jobs = reading.payload.jobs
-            return _Queue(jobs, RowsByTask({job.job_id: job for job in jobs}), reading.num_bad_rows), None
+    reading = own_queue(io, user)
+    if not isinstance(reading.payload, JobList):
         return None, reading.error
-    return None, None
+    jobs = reading.payload.jobs
+    return _Queue(jobs, RowsByTask({job.job_id: job for job in jobs}), reading.num_bad_rows), None
 
 
 def _judge(

@@ -21,13 +21,13 @@ from coach.analysis.jobs.belonging import (
 )
 from coach.config import Settings
 from coach.model.errors import UserError
+from coach.model.reading import JobList
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run, Submission
 from coach.sources.io import Io
 from coach.sources.runs.local_process import LAUNCH_MAY_LAST_S
 from coach.sources.runs.run_files import read_run
-from coach.sources.slurm.client import Client
-from coach.sources.slurm.queue import jobs_query, parse_jobs
+from coach.sources.slurm.client import own_queue
 from coach.workflows.judging.targets import known_cluster
 
 QUEUE_MEMORY_S = 240.0
@@ -166,14 +166,14 @@ def _recent(recipe: str, settings: Settings, io: Io, now_s: float) -> list[Run]:
     """The newest runs of a recipe, read one by one: a launch must not wait for thousands of runs to be
     read."""
     found = []
-    for name in names_of_recipe(recipe, settings, io, now_s - MAX_AGE_S):
+    for name in _names_of_recipe(recipe, settings, io, now_s - MAX_AGE_S):
         with contextlib.suppress(OSError, UserError):
             found.append(read_run(io, settings.runs_root / name))
     cluster = known_cluster(settings)
     return [run for run in found if run.recipe == recipe and not is_of_another_cluster(run, cluster)]
 
 
-def names_of_recipe(recipe: str, settings: Settings, io: Io, since_s: float) -> list[str]:
+def _names_of_recipe(recipe: str, settings: Settings, io: Io, since_s: float) -> list[str]:
     """Run directories of a recipe, the newest first."""
     oldest = runs.new_run_id(recipe, since_s)
     try:
@@ -193,10 +193,8 @@ def _is_waiting(run: Run) -> bool:
 
 
 def _ask_queue(io: Io, user: str) -> tuple[Sequence[Job] | None, str | None]:
-    answer = Client(io).ask(jobs_query(user))
-    if answer.error is not None:
-        return None, answer.error
-    return parse_jobs(answer.text, answer.query.separator, answer.query.record_end)[0], None
+    reading = own_queue(io, user)
+    return (reading.payload.jobs if isinstance(reading.payload, JobList) else None), reading.error
 
 
 def _adopted(run: Run, job: Job, settings: Settings) -> Standing:

@@ -16,7 +16,7 @@ from coach.sources.io import Io, for_user
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.machine.user import user_name
 from coach.sources.runs.checkpoint_files import newest_saved, without_steps
-from coach.sources.slurm.client import JobsSource
+from coach.sources.slurm.client import own_queue
 from coach.workflows.judging.job_files import MAX_DEPTH, Kind, Rivals, Walk, names_job, window_of
 
 _OF_A_RUN = "run.json"
@@ -49,9 +49,9 @@ def saved_of_job(io: Io, job: Job, directory: Path, paths: OutputPaths) -> Saved
     """The checkpoints of a job that coach did not launch, by the rules for its metrics: other jobs of the
     directory may have written them, unless the path has the job's number."""
     io = for_user(io, lambda: job.user)
-    for reading in JobsSource(io, user_name(), 0.0, is_all=False).poll():
-        if isinstance(reading.payload, JobList):
-            paths.learn(reading.payload.jobs)
+    queue = own_queue(io, user_name()).payload
+    if isinstance(queue, JobList):
+        paths.learn(queue.jobs)
     window = window_of(job)
     rivals = Rivals(io, job, window, paths)
     from_s, _ = window.times_of(Kind.METRICS)

@@ -10,7 +10,7 @@ import contextlib
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,9 @@ from coach.sources.machine.this_machine import read_machine
 from coach.sources.machine.user import group_names, user_name
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.slurm.client import read_partitions_and_nodes
-from coach.sources.values import table, whole
+from coach.sources.values import Fields, table
 from coach.workflows.backend import hint_without_cluster, resolve_backend
-from coach.workflows.jobs.earlier_launches import lines_of_earlier
+from coach.workflows.jobs.lost_submits import lines_for_launch
 from coach.workflows.judging.targets import list_runs
 from coach.workflows.launching.defaults import locked_fields
 from coach.workflows.launching.defaults import with_defaults as with_defaults
@@ -78,9 +78,9 @@ def interrupted_launches(request: LaunchRequest, backend: str, settings: Setting
 
     Nothing for a child run: it follows its parent, not these launches.
     """
-    if request.parent_run_id is not None:
+    if request.parent_run_id is not None or backend != "slurm":
         return ()
-    return lines_of_earlier(recipe_of(request).name, backend, settings, io, user_name())
+    return lines_for_launch(recipe_of(request).name, settings, io, user_name())
 
 
 def look_at_site(backend: str, io: Io, settings: Settings | None = None) -> Site:
@@ -273,6 +273,7 @@ QUOTA_AGE_S = 60.0
 _SLOW_S = 0.5
 _CACHE_FILE = "quota.json"
 _GENERATED_DATA = "cifar-10-generated-"
+_QUOTA = Fields(Quota, Quota.__match_args__)
 _NO_PROGRAMS = tuple(
     word
     for key in ("core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.directory=")
@@ -331,10 +332,7 @@ def _is_data_generated(io: Io, cache_dir: Path) -> bool:
 
 
 def _quota(io: Io, mount: Mount, file: Path, now_s: float) -> Quota | None:
-    try:
-        kept = runs.read_json(file)
-    except runs.RunFileError:
-        kept = {}
+    kept = runs.read_json_if_any(file)
     entry = table(kept.get(mount.point))
     asked_s = entry.get("asked_s")
     if isinstance(asked_s, int | float) and 0 <= now_s - asked_s < QUOTA_AGE_S:
@@ -342,17 +340,18 @@ def _quota(io: Io, mount: Mount, file: Path, now_s: float) -> Quota | None:
     start_s = io.now()
     quota = read_quota(io, mount, user_name())
     if quota is not None or io.now() - start_s > _SLOW_S:
-        said = None
-        if quota is not None:
-            said = {name: getattr(quota, name) for name in Quota.__dataclass_fields__}
         with contextlib.suppress(OSError):  # if the answer cannot be stored, the next plan asks again
             runs.private_folder(file.parent)
-            runs.write_json(file, {**kept, mount.point: {"asked_s": now_s, "quota": said}})
+            runs.write_json(
+                file,
+                {
+                    **kept,
+                    mount.point: {"asked_s": now_s, "quota": asdict(quota) if quota is not None else None},
+                },
+            )
     return quota
 
 
 def _from_json(value: Mapping[str, Any]) -> Quota | None:
-    used_bytes, used_files = whole(value.get("used_bytes")), whole(value.get("used_files"))
-    if used_bytes is None or used_files is None:
-        return None
-    return Quota(used_bytes, whole(value.get("limit_bytes")), used_files, whole(value.get("limit_files")))
+    values = _QUOTA.read(value)
+    return None if None in (values["used_bytes"], values["used_files"]) else Quota(**values)

@@ -95,10 +95,7 @@ def _file(settings: Settings) -> Path:
 
 def _asked(settings: Settings) -> dict[str, Any]:
     """Cluster → fields. A missing or damaged file counts as empty."""
-    try:
-        return dict(runs.read_json(_file(settings)))
-    except runs.RunFileError:
-        return {}
+    return runs.read_json_if_any(_file(settings))
 
 
 def _here(asked: Mapping[str, Any], settings: Settings) -> list[str]:
