@@ -17,11 +17,13 @@ from coach.launch.recipe import find_recipes, get_recipe
 from coach.launch.spelling import format_time, parse_time
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.launching.launch import NOWHERE
 from coach.sources.runs.cohort_directory import expected_names
-from coach.workflows.doctor.course import course_probes
 from coach.workflows.doctor.probes import Probe
 from coach.workflows.judging import rule_files
+from coach.workflows.sharing import why_not_shared
 
+ROOTS = "roots"
 _SBATCH = "launch.sbatch."
 
 
@@ -30,12 +32,10 @@ def check_whole(path: Path, env: Mapping[str, str]) -> FileReport:
     return check_file(path, env, wrong_names)
 
 
-def config_probes(
-    settings: Settings, env: Mapping[str, str] | None, area: str
-) -> dict[tuple[str, str], Probe]:
+def config_probes(settings: Settings, env: Mapping[str, str] | None) -> dict[tuple[str, str], Probe]:
     """The probes of what the config files in force name. `env` None: a file is broken, which is reported
     elsewhere."""
-    probes = course_probes(settings, area)
+    probes = _course_probes(settings)
     if env is not None:
         probes["config", "names"] = lambda: check_in_force(env)
     return probes
@@ -50,37 +50,29 @@ def check_in_force(env: Mapping[str, str]) -> list[Check]:
             first, num_more = problems[0], len(problems) - 1
             place = f"{first.file}:{first.line}: " if first.line is not None else ""
             more = f"; {num_more} more" if num_more else ""
-            todo = f"coach config --check {path}"
-            checks.append(
-                Check(
-                    "config",
-                    "names",
-                    CheckState.WRONG,
-                    "what a file names is wrong",
-                    f"{place}{first.words}{more}",
-                    todo,
-                )
-            )
+            because, todo = f"{place}{first.words}{more}", f"coach config --check {path}"
+            value = "what a file names is wrong"
+            checks.append(Check("config", "names", CheckState.WRONG, value, because, todo))
     return checks
 
 
 def wrong_names(file: ConfigFile) -> Iterator[UserError]:
     """One error for each wrong name, and for each default of a launch that the file's own limits refuse."""
-    for key, said in file.values.items():
+    for key, setting in file.values.items():
         try:
-            _check(key, said.value, file)
+            _check(key, setting.value, file)
             if key == "rules.files":
-                for words in rule_files.wrong_rows(said.value):
-                    yield _placed(UserError(words, "correct the row, or its example"), key, said)
+                for words in rule_files.wrong_rows(setting.value):
+                    yield _placed(UserError(words, "correct the row, or its example"), key, setting)
         except UserError as error:
-            yield _placed(error, key, said)
+            yield _placed(error, key, setting)
     yield from _beyond_limits(file)
 
 
-def _placed(error: UserError, key: str, said: Setting) -> UserError:
-    if error.message.startswith(f"{said.origin}:"):
+def _placed(error: UserError, key: str, setting: Setting) -> UserError:
+    if error.message.startswith(f"{setting.origin}:"):
         return error
-    return UserError(f"{said.origin}: {key}: {error.message}", error.hint)
+    return UserError(f"{setting.origin}: {key}: {error.message}", error.hint)
 
 
 def _check(key: str, value: Any, file: ConfigFile) -> None:
@@ -115,10 +107,10 @@ def _check_recipe(name: str, file: ConfigFile) -> None:
 
 
 def _beyond_limits(file: ConfigFile) -> Iterator[UserError]:
-    limit, said = file.values.get("limits.max_time"), file.values.get("launch.time")
-    if limit is not None and said is not None and parse_time(said.value, "launch.time") > limit.value:
+    limit, setting = file.values.get("limits.max_time"), file.values.get("launch.time")
+    if limit is not None and setting is not None and parse_time(setting.value, "launch.time") > limit.value:
         yield UserError(
-            f"{said.origin}: launch.time: {said.value} is longer than limits.max_time, "
+            f"{setting.origin}: launch.time: {setting.value} is longer than limits.max_time, "
             f"{format_time(limit.value)} ({limit.origin})",
             "no launch without its own --time would be allowed",
         )
@@ -129,3 +121,34 @@ def _beyond_limits(file: ConfigFile) -> Iterator[UserError]:
             f"({most.origin})",
             "no launch without its own --gpus would be allowed",
         )
+
+
+def _course_probes(settings: Settings) -> dict[tuple[str, str], Probe]:
+    """A probe for each part that the config names."""
+    probes: dict[tuple[str, str], Probe] = {}
+    if settings.launch.share not in (None, NOWHERE):
+        probes[ROOTS, "shared folder"] = lambda: [judge_share(str(settings.launch.share))]
+    if settings.roster is not None or settings.cohort_group is not None:
+        probes[ROOTS, "roster"] = lambda: [judge_roster(settings)]
+    return probes
+
+
+def judge_share(directory: str) -> Check:
+    """The folder in which the runs of a course share their summaries."""
+    problem = why_not_shared(Path(directory))
+    if problem is None:
+        return Check(ROOTS, "shared folder", CheckState.OK, directory, is_needed=False)
+    todo = "its owner can correct it: mkdir -m 1777, or chmod 1777; else correct launch.share"
+    return Check(ROOTS, "shared folder", CheckState.WRONG, directory, problem, todo, is_needed=False)
+
+
+def judge_roster(settings: Settings) -> Check:
+    """The names of the people whom the board expects."""
+    source = str(settings.roster or f"group {settings.cohort_group}")
+    try:
+        names = expected_names(settings.roster, settings.cohort_group)
+    except UserError as error:
+        todo = f"{error.hint or 'correct it'}; cohort.roster or cohort.group names it"
+        return Check(ROOTS, "roster", CheckState.WARNING, source, error.message, todo, is_needed=False)
+    count = f"{source}: {len(names)} {'name' if len(names) == 1 else 'names'}"
+    return Check(ROOTS, "roster", CheckState.OK, count, is_needed=False)

@@ -14,14 +14,11 @@ from coach import installed
 from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState
-from coach.sources.machine.file_clock import Skew
 from coach.sources.machine.terminal import Terminal
 from coach.workflows.readonly import why_readonly
 
 MIN_COLUMNS, MIN_ROWS = 80, 24
 MIN_COLOURS = 8
-MAX_SKEW_S = 2.0
-"""Seconds. Ages of readings and checkpoints are shown in whole seconds: a smaller skew is not visible."""
 
 
 def judge_permission(settings: Settings, why_not_here: str | None = None) -> Check:
@@ -130,21 +127,3 @@ def judge_config(settings: Settings, problem: UserError | None = None) -> list[C
     if off:
         checks.append(Check("config", "switched off by the site", CheckState.OK, off, None, todo, False))
     return checks
-
-
-def judge_skew(directory: Path, skew: Skew) -> Check:
-    """The clock of the runs' file server compared with this machine's."""
-    what = "clock"
-    off_s = abs(skew.skew_s)
-    if off_s - skew.error_s <= MAX_SKEW_S:
-        value = f"{directory}: within {off_s + skew.error_s:.2f} s of this machine's"
-        if skew.error_s > MAX_SKEW_S:
-            because = f"its answer took {2 * skew.error_s:.0f} s, too long to compare the clocks"
-            todo = "try again when the file server is less busy"
-            return Check("roots", what, CheckState.UNKNOWN, value, because, todo, is_needed=False)
-        return Check("roots", what, CheckState.OK, value, is_needed=False)
-    side = "ahead of" if skew.skew_s > 0 else "behind"
-    because = "ages on the screen are off by as much"
-    todo = "ask the site to keep the clocks together (chrony, ntpd)"
-    value = f"{directory}: {off_s:.1f} s {side} this machine's"
-    return Check("roots", what, CheckState.WARNING, value, because, todo, is_needed=False)

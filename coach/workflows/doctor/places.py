@@ -14,14 +14,16 @@ from coach.launch.disk_space import Room, judge_rooms, other_place
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState
 from coach.sources.io import Io
-from coach.sources.machine.disk import read_space, why_not_kept
+from coach.sources.machine.disk import read_space, why_not_kept, why_not_writable
+from coach.sources.machine.file_clock import Skew, read_skew
 from coach.sources.machine.quota import read_mount, read_quota
 from coach.sources.machine.user import user_name
-from coach.workflows.doctor.clock import look_at_clock
-from coach.workflows.doctor.config_files import config_probes
+from coach.workflows.doctor.config_files import ROOTS, config_probes
 from coach.workflows.doctor.probes import Probe
 
-AREA = "roots"
+AREA = ROOTS
+MAX_SKEW_S = 2.0
+"""Seconds. Ages of readings and checkpoints are shown in whole seconds: a smaller skew is not visible."""
 
 
 def place_probes(settings: Settings, io: Io, env: Mapping[str, str] | None) -> dict[tuple[str, str], Probe]:
@@ -38,8 +40,8 @@ def place_probes(settings: Settings, io: Io, env: Mapping[str, str] | None) -> d
     if settings.data_dir is not None:
         data_dir = settings.data_dir
         probes[AREA, "data sets"] = lambda: [judge_data(data_dir, data_dir.is_dir())]
-    probes.update(config_probes(settings, env, AREA))
-    probes[AREA, "clock"] = lambda: look_at_clock(settings.runs_root, AREA)
+    probes.update(config_probes(settings, env))
+    probes[AREA, "clock"] = lambda: look_at_clock(settings.runs_root)
     return probes
 
 
@@ -80,3 +82,30 @@ def judge_data(path: Path, is_there: bool) -> Check:
     return Check(
         AREA, "data sets", CheckState.WARNING, str(path), because, "correct data_dir in config.toml", False
     )
+
+
+def look_at_clock(directory: Path) -> list[Check]:
+    """The clock of a file server, by a file in the directory or in the nearest one above it that exists."""
+    place = next((path for path in (directory, *directory.parents) if path.is_dir()), directory)
+    if why_not_writable(place) is not None:
+        because = "nothing can be written there to look at its time"
+        return [Check(AREA, "clock", CheckState.UNKNOWN, None, because, is_needed=False)]
+    return [judge_skew(place, read_skew(place))]
+
+
+def judge_skew(directory: Path, skew: Skew) -> Check:
+    """The clock of the runs' file server compared with this machine's."""
+    what = "clock"
+    off_s = abs(skew.skew_s)
+    if off_s - skew.error_s <= MAX_SKEW_S:
+        value = f"{directory}: within {off_s + skew.error_s:.2f} s of this machine's"
+        if skew.error_s > MAX_SKEW_S:
+            because = f"its answer took {2 * skew.error_s:.0f} s, too long to compare the clocks"
+            todo = "try again when the file server is less busy"
+            return Check(AREA, what, CheckState.UNKNOWN, value, because, todo, is_needed=False)
+        return Check(AREA, what, CheckState.OK, value, is_needed=False)
+    side = "ahead of" if skew.skew_s > 0 else "behind"
+    because = "ages on the screen are off by as much"
+    todo = "ask the site to keep the clocks together (chrony, ntpd)"
+    value = f"{directory}: {off_s:.1f} s {side} this machine's"
+    return Check(AREA, what, CheckState.WARNING, value, because, todo, is_needed=False)

@@ -8,7 +8,6 @@ only about the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from coach.model.errors import hidden_by_site
@@ -24,63 +23,30 @@ _TOLD_APART = frozenset({"jobs", "nodes", "partitions", "reservations"})
 TESTED = ("22.05", "24.11")
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """A feature of Slurm that coach uses and an older version lacks, and its replacement."""
-
-    what: str
-    since: tuple[int, int]
-    todo: str
-
-
-_USES = (
-    _Use(
-        "--gpus-per-node",
-        (19, 5),
-        'set launch.gpu_request = "gres": GPUs are then requested as --gres=gpu:N, which every version has',
-    ),
-)
+_GPUS_PER_NODE_SINCE = (19, 5)
 
 
 def judge_config(config: Mapping[str, str]) -> list[Check]:
     """The controller that answered: its name and version."""
-    said = config.get("SLURM_VERSION", "")
-    version = parse_version(said)
+    version = parse_version(config.get("SLURM_VERSION", ""))
     name = config.get("ClusterName")
-    where = f"cluster {name} answers" if name else "answers"
-    checks = [Check(AREA, "controller", CheckState.OK, where)]
+    checks = [Check(AREA, "controller", CheckState.OK, f"cluster {name} answers" if name else "answers")]
     if version is None:
-        checks.append(
-            Check(
-                AREA,
-                "version",
-                CheckState.UNKNOWN,
-                None,
-                "the controller does not report its version",
-                is_needed=False,
-            )
-        )
-        return checks
-    missing = [use for use in _USES if version < use.since]
+        because = "the controller does not report its version"
+        return [*checks, Check(AREA, "version", CheckState.UNKNOWN, None, because, is_needed=False)]
+    is_old = version < _GPUS_PER_NODE_SINCE
     because = (
         f"tested with {' and '.join(TESTED)}; --gpus-per-node works from 19.05 on, rate limits exist from "
-        "23.02 on; "
-        "what squeue and scontrol print is read as text, their JSON is not used"
+        "23.02 on; what squeue and scontrol print is read as text, their JSON is not used"
     )
-    checks.append(
-        Check(AREA, "version", CheckState.WARNING if missing else CheckState.OK, said.strip(), because)
-    )
-    checks.extend(
-        Check(
-            AREA,
-            use.what,
-            CheckState.WARNING,
-            "not in this version",
-            f"from {_dotted(use.since)} on",
-            use.todo,
+    state = CheckState.WARNING if is_old else CheckState.OK
+    checks.append(Check(AREA, "version", state, config["SLURM_VERSION"].strip(), because))
+    if is_old:
+        because = "from 19.05 on"
+        todo = 'set launch.gpu_request = "gres": GPUs are then requested as --gres=gpu:N, which every version has'
+        checks.append(
+            Check(AREA, "--gpus-per-node", CheckState.WARNING, "not in this version", because, todo)
         )
-        for use in missing
-    )
     return checks
 
 
@@ -185,37 +151,21 @@ def judge_gpus(
         return [Check(area, "partitions", CheckState.UNKNOWN, None, because, is_needed=False)]
     checks = []
     for partition in partitions:
-        if not partition.num_gpus_per_node:
-            continue
-        kinds = ", ".join(f"{gpu.total} × {gpu.type or 'GPU'}" for gpu in partition.gpus)
-        if partition.state == "up":
-            checks.append(Check(area, partition.name, CheckState.OK, kinds, is_needed=False))
-        else:
-            todo = "launch in another partition (--partition), or wait"
+        if partition.num_gpus_per_node:
+            kinds = ", ".join(f"{gpu.total} × {gpu.type or 'GPU'}" for gpu in partition.gpus)
+            if partition.state == "up":
+                checks.append(Check(area, partition.name, CheckState.OK, kinds, is_needed=False))
+                continue
+            because, todo = f"it is {partition.state}", "launch in another partition (--partition), or wait"
             checks.append(
-                Check(
-                    area, partition.name, CheckState.WARNING, kinds, f"it is {partition.state}", todo, False
-                )
+                Check(area, partition.name, CheckState.WARNING, kinds, because, todo, is_needed=False)
             )
     if checks:
         return checks
     has_gres = "gpu" in (config or {}).get("GresTypes", "").split(",")
     because = "no node of a partition that you see has any" if has_gres else "Slurm has no GresTypes=gpu"
-    return [
-        Check(
-            area,
-            "partitions",
-            CheckState.WARNING,
-            "no GPUs",
-            because,
-            "recipes train on CPUs here (gloo)",
-            False,
-        )
-    ]
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]:02}"
+    todo = "recipes train on CPUs here (gloo)"
+    return [Check(area, "partitions", CheckState.WARNING, "no GPUs", because, todo, is_needed=False)]
 
 
 def _seconds(seconds: int) -> str:

@@ -16,7 +16,7 @@ from coach.sources.machine.disk import Space
 from coach.sources.machine.file_clock import Skew, read_skew
 from coach.sources.machine.quota import Quota
 from coach.sources.machine.terminal import Terminal
-from coach.workflows.doctor import course, environments, here, places, slurm
+from coach.workflows.doctor import config_files, environments, here, places, slurm
 
 OK, WARNING, WRONG, UNKNOWN = CheckState.OK, CheckState.WARNING, CheckState.WRONG, CheckState.UNKNOWN
 
@@ -190,20 +190,20 @@ def test_a_missing_terminal_does_not_fail_the_doctor() -> None:
 
 
 def test_a_file_server_s_wrong_clock_is_reported_with_its_offset(tmp_path: Path) -> None:
-    assert here.judge_skew(tmp_path, read_skew(tmp_path)).state is OK
+    assert places.judge_skew(tmp_path, read_skew(tmp_path)).state is OK
     assert list(tmp_path.iterdir()) == []
-    ahead = here.judge_skew(tmp_path, Skew(90.0, 0.1))
+    ahead = places.judge_skew(tmp_path, Skew(90.0, 0.1))
     assert (ahead.state, ahead.value) == (WARNING, f"{tmp_path}: 90.0 s ahead of this machine's")
-    close = here.judge_skew(tmp_path, Skew(-1.5, 0.2))
+    close = places.judge_skew(tmp_path, Skew(-1.5, 0.2))
     assert (close.state, close.value) == (OK, f"{tmp_path}: within 1.70 s of this machine's")
 
 
 def test_clocks_are_not_called_equal_by_a_file_server_that_answers_late(tmp_path: Path) -> None:
-    slow = here.judge_skew(tmp_path, Skew(-3.0, 15.0))
+    slow = places.judge_skew(tmp_path, Skew(-3.0, 15.0))
     assert (slow.state, slow.value) == (UNKNOWN, f"{tmp_path}: within 18.00 s of this machine's")
     assert slow.because == "its answer took 30 s, too long to compare the clocks"
     assert not slow.is_needed
-    assert here.judge_skew(tmp_path, Skew(90.0, 15.0)).state is WARNING
+    assert places.judge_skew(tmp_path, Skew(90.0, 15.0)).state is WARNING
 
 
 def test_found_environments_name_the_option_that_uses_them() -> None:
@@ -282,14 +282,14 @@ def test_a_site_that_forbids_training_on_the_login_node_is_reported(tmp_path: Pa
 
 def test_the_shared_folder_and_the_roster_are_checked(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
-    assert course.judge_share("roots", str(tmp_path)).state is OK
+    assert config_files.judge_share(str(tmp_path)).state is OK
     tmp_path.chmod(0o777)
-    unsafe = course.judge_share("roots", str(tmp_path))
+    unsafe = config_files.judge_share(str(tmp_path))
     assert (unsafe.what, unsafe.state) == ("shared folder", WRONG)
     assert "could replace" in (unsafe.because or "")
-    assert course.judge_share("roots", str(tmp_path / "nowhere")).state is WRONG
+    assert config_files.judge_share(str(tmp_path / "nowhere")).state is WRONG
     roster = tmp_path / "people"
     settings = Settings(tmp_path, tmp_path, tmp_path, roster=roster)
-    assert course.judge_roster("roots", settings).state is WARNING
+    assert config_files.judge_roster(settings).state is WARNING
     roster.write_text("ada\nbob\n")
-    assert course.judge_roster("roots", settings).value == f"{roster}: 2 names"
+    assert config_files.judge_roster(settings).value == f"{roster}: 2 names"
