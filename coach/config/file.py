@@ -185,10 +185,7 @@ class _Reader:
             if not self._is_table(value, "environments", name):
                 continue
 
-            def place_of(key: str, name: str = name) -> str:
-                return self._place("environments", name, key)
-
-            environment, problems = read_environment(name, value, place_of)
+            environment, problems = read_environment(self._toml, name, value)
             self._file.problems += problems
             self._file.values[f"environments.{name}"] = Setting(
                 environment, self._place("environments", name), self._is_site

@@ -413,6 +413,6 @@ class _RecipeFile(TomlFile):
     def _environment(self, table: Mapping[str, Any] | None) -> Environment | None:
         if table is None:
             return None
-        environment, problems = read_environment(None, table, lambda key: self.at(f"environment.{key}"))
+        environment, problems = read_environment(self, None, table)
         refuse(problems)
         return environment

@@ -129,15 +129,17 @@ def list_of(kind: Kind, takes: str | None = None) -> Kind:
     """A list of values of a kind, as a tuple. An error tells what is wrong with a value, or with `takes` only
     what would be right."""
 
+    words = takes or f"a list; each: {kind.takes}"
+
     def read(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, list):
-            raise WrongValueError(f"expected {takes or 'a list'}")
+            raise WrongValueError(f"expected {words}")
         try:
             return tuple(map(kind, values))
         except WrongValueError as wrong:
             raise WrongValueError(f"expected {takes}") if takes else wrong from None
 
-    return Kind(takes or f"a list; each: {kind.takes}", read)
+    return Kind(words, read)
 
 
 def spelt(takes: str, parse: Callable[[str, str], Any], kind: Kind = STRING) -> Kind:

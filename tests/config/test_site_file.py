@@ -52,7 +52,11 @@ EXPECTED = [
     (6, "launch.gpu_request = 'gpus': expected one of gpus-per-node, gres", None),
     (7, "launch.environment = 'pytorhc': this name is not defined", "did you mean pytorch?"),
     (8, "launch.nodes = 0: expected a whole number, at least 1", None),
-    (11, "environments.pytorch.modules = 'pytorch/2.6': expected a list of strings", None),
+    (
+        11,
+        "environments.pytorch.modules = 'pytorch/2.6': expected a list; each: a module, for example pytorch/2.6",
+        None,
+    ),
     (13, "unknown key limits.max_gpu", "did you mean limits.max_gpus?"),
     (14, "limits.max_time = 60: expected a string", None),
     (16, "rules.mute: there is no rule 'GPU999'", None),

@@ -7,8 +7,8 @@ the same words. No file is read here: a path is checked on the machine that can 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from posixpath import join, normpath
 from types import MappingProxyType
@@ -16,9 +16,19 @@ from typing import Any
 
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
-
-KEYS = tuple(item.name for item in fields(Environment) if item.name not in ("name", "origin"))
-"""The keys of an [environments.NAME] table."""
+from coach.model.toml_schema import (
+    STRING,
+    TABLE,
+    Key,
+    Kind,
+    Schema,
+    TableReader,
+    WrongValueError,
+    fulfilling,
+    list_of,
+    matching,
+    one_of,
+)
 
 _KINDS = tuple(kind.value for kind in EnvironmentKind)
 _CONTAINERS = (EnvironmentKind.APPTAINER, EnvironmentKind.PYXIS)
@@ -43,6 +53,8 @@ _EXAMPLES = {
     EnvironmentKind.PYXIS: "/sw/images/pytorch.sqsh",
 }
 
+_FROM_ROOT = "expected a path from the root: /…, ~/… or $VARIABLE/…"
+_PULL_FIRST = "expected a file: fetch it on the login node with `apptainer pull` first"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/:@-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -50,16 +62,71 @@ _TORCH = re.compile(r"(?<!\d)\d++(\.\d++)+[A-Za-z0-9.+-]*")
 _ROOTED = re.compile(r"(/|~/|\$)")
 _REFERENCE = re.compile(r"\$(?:(?P<bare>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)\})")
 
-PlaceOf = Callable[[str], str]
-"""Key of the table → FILE:LINE."""
+_LINE = fulfilling(
+    STRING,
+    lambda text: text != "" and all(char.isprintable() or char == "\t" for char in text),
+    "a string on one line",
+)
+
+
+def _is_bind(bind: str) -> bool:
+    parts = bind.split(":")
+    return len(parts) <= 3 and all(parts) and _ROOTED.match(parts[0]) is not None
+
+
+def _variables(value: Any) -> Mapping[str, str]:
+    for name, text in TABLE(value).items():
+        if not _VARIABLE.fullmatch(name):
+            raise WrongValueError(f"{name!r} is no name of a variable")
+        _LINE(text)
+    return MappingProxyType(dict(value))
+
+
+KEYS: Schema = {
+    "kind": Key(one_of(_KINDS), "How a job gets at it.", is_needed=True),
+    "path": Key(_LINE, "The folder of a venv or of a conda environment, or the name of the latter."),
+    "modules": Key(
+        list_of(matching(_MODULE, "a module, for example pytorch/2.6")), "Modules to load.", default=()
+    ),
+    "image": Key(_LINE, "The image of a container."),
+    "binds": Key(
+        list_of(fulfilling(_LINE, _is_bind, "SRC[:DST[:OPTIONS]], SRC from the root")),
+        "Folders that the container sees.",
+        default=(),
+    ),
+    "python": Key(_LINE, "Its interpreter."),
+    "setup": Key(list_of(_LINE), "Shell lines before it is used.", default=()),
+    "variables": Key(
+        Kind('a table, for example { NCCL_DEBUG = "WARN" }', _variables),
+        "Variables of its jobs.",
+        default=MappingProxyType({}),
+    ),
+    "torch": Key(matching(_TORCH, 'a version, for example "2.6.0"'), "Its version of torch."),
+}
+"""The keys of an [environments.NAME] table."""
 
 
 def read_environment(
-    name: str | None, table: Mapping[str, Any], place_of: PlaceOf
+    reader: TableReader, name: str | None, table: Mapping[str, Any]
 ) -> tuple[Environment, list[UserError]]:
     """The environment without its faulty keys, and all mistakes. `name` is None for a recipe's
     [environment]."""
-    return _Table(name, table, place_of).environment()
+    where = "environment" if name is None else f"environments.{name}"
+    values, problems = reader.read(where, table, KEYS)
+    place = f"{where}.kind"
+    if name == EnvironmentKind.NONE:
+        words = "the name none means the node's own Python; choose another"
+        problems.append(reader.error(place, f"{where}: {words}"))
+    elif name is not None and not _NAME.fullmatch(name):
+        problems.append(reader.error(place, f"{where}: a name has letters, digits and . _ + -"))
+    kind = EnvironmentKind(values.pop("kind", EnvironmentKind.NONE))
+    if "kind" in table and table["kind"] == kind:
+        if (missing := _missing(kind, table)) is not None:
+            problems.append(reader.error(place, f"{where}: {missing}"))
+        for key, words in _misplaced(kind, table, values):
+            problems.append(reader.error(f"{where}.{key}", f"{where}.{key} = {table[key]!r}: {words}"))
+            values.pop(key, None)
+    return Environment(kind=kind, name=name, origin=reader.at(place), **values), problems
 
 
 def spelt_environment(text: str, place: str = "--env") -> Environment | None:
@@ -77,16 +144,40 @@ def spelt_environment(text: str, place: str = "--env") -> Environment | None:
     parts = [part.strip() for part in value.split(",")]
     if not value or (key == "modules" and not all(parts)):
         raise UserError(f"{place} {text!r}: expected {kind}={_EXAMPLES[kind]}, for example")
-    reader = _Table(
-        None,
-        {"kind": word, key: parts if key == "modules" else value},
-        lambda _key: f"{place} {text!r}",
-        is_spelt=True,
-    )
-    environment, problems = reader.environment()
-    if problems:
-        raise problems[0]
-    return environment
+    try:
+        read = KEYS[key].kind(parts if key == "modules" else value)
+    except WrongValueError as wrong:
+        raise UserError(f"{place} {text!r}: {wrong.words}", wrong.hint) from None
+    if kind is EnvironmentKind.APPTAINER and "://" in value:
+        raise UserError(f"{place} {text!r}: {_PULL_FIRST}")
+    return Environment(kind=kind, **{key: read})
+
+
+def _missing(kind: EnvironmentKind, table: Mapping[str, Any]) -> str | None:
+    """The key that an environment of this kind lacks, in words."""
+    needed = _NEEDED.get(kind)
+    if needed is None or table.get(needed):
+        return None
+    example = _EXAMPLES[kind]
+    written = example.split(",") if needed == "modules" else example
+    return f"kind {kind} needs {needed}, for example {needed} = {written!r}"
+
+
+def _misplaced(
+    kind: EnvironmentKind, table: Mapping[str, Any], values: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Keys that an environment of this kind cannot have, or not with this value, each with the reason."""
+    for key, kinds in _KINDS_OF.items():
+        if key in table and kind not in kinds:
+            yield key, f"only {' and '.join(kinds)} have {key}; this is kind {kind}"
+    path, image = values.get("path"), values.get("image")
+    is_name = path is not None and kind is EnvironmentKind.CONDA and _NAME.fullmatch(path)
+    if path is not None and not is_name and not _ROOTED.match(path):
+        yield "path", _FROM_ROOT
+    if image is not None and kind is EnvironmentKind.APPTAINER and "://" in image:
+        yield "image", _PULL_FIRST
+    elif image is not None and _is_path(kind, image) and not _ROOTED.match(image):
+        yield "image", _FROM_ROOT
 
 
 def with_absolute_paths(environment: Environment, directory: str, env: Mapping[str, str]) -> Environment:
@@ -131,168 +222,11 @@ def expanded(text: str, env: Mapping[str, str], place: str) -> str:
     return _REFERENCE.sub(value, text)
 
 
-class _Table:
-    """Checks one table key by key, and continues after a mistake."""
-
-    def __init__(
-        self, name: str | None, table: Mapping[str, Any], place_of: PlaceOf, is_spelt: bool = False
-    ) -> None:
-        self._name = name
-        self._table = table
-        self._place_of = place_of
-        self._is_spelt = is_spelt
-        self._prefix = f"environments.{name}" if name is not None else "environment"
-        self._problems: list[UserError] = []
-
-    def environment(self) -> tuple[Environment, list[UserError]]:
-        if self._name is not None:
-            self._check_name(self._name)
-        for key in self._table:
-            if key not in KEYS:
-                near = get_close_matches(key, KEYS, 1)
-                hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(KEYS)}"
-                self._problems.append(
-                    UserError(f"{self._place_of(key)}: unknown key {self._dotted(key)}", hint)
-                )
-        kind = self._kind()
-        if kind is not None:
-            self._check_keys_of(kind)
-        environment = Environment(
-            kind=kind or EnvironmentKind.NONE,
-            name=self._name,
-            path=self._path(kind),
-            modules=self._strings("modules", _MODULE, "a module, for example pytorch/2.6"),
-            image=self._image(kind),
-            binds=tuple(bind for bind in self._strings("binds") if self._is_bind(bind)),
-            python=self._string("python"),
-            setup=self._strings("setup"),
-            variables=self._variables(),
-            torch=self._string("torch", _TORCH, 'a version, for example "2.6.0"'),
-            origin=None if self._is_spelt else self._place_of("kind"),
-        )
-        return environment, self._problems
-
-    def _check_name(self, name: str) -> None:
-        if name == EnvironmentKind.NONE:
-            self._wrong(None, "the name none means the node's own Python; choose another")
-        elif not _NAME.fullmatch(name):
-            self._wrong(None, "a name has letters, digits and . _ + -")
-
-    def _kind(self) -> EnvironmentKind | None:
-        if "kind" not in self._table:
-            self._wrong(None, f"kind is missing: one of {', '.join(_KINDS)}")
-            return None
-        value = self._table["kind"]
-        if value not in _KINDS:
-            self._wrong("kind", f"expected one of {', '.join(_KINDS)}")
-            return None
-        return EnvironmentKind(value)
-
-    def _check_keys_of(self, kind: EnvironmentKind) -> None:
-        needed = _NEEDED.get(kind)
-        if needed is not None and not self._table.get(needed):
-            example = _EXAMPLES[kind]
-            written = example.split(",") if needed == "modules" else example
-            self._wrong(None, f"kind {kind} needs {needed}, for example {needed} = {written!r}")
-        for key, kinds in _KINDS_OF.items():
-            if key in self._table and kind not in kinds:
-                self._wrong(key, f"only {' and '.join(kinds)} have {key}; this is kind {kind}")
-
-    def _path(self, kind: EnvironmentKind | None) -> str | None:
-        path = self._string("path")
-        if path is None or self._is_spelt:
-            return path
-        if kind is EnvironmentKind.CONDA and _NAME.fullmatch(path):
-            return path
-        if kind is not None and not _ROOTED.match(path):
-            self._wrong("path", "expected a path from the root: /…, ~/… or $VARIABLE/…")
-            return None
-        return path
-
-    def _image(self, kind: EnvironmentKind | None) -> str | None:
-        image = self._string("image")
-        if image is None:
-            return None
-        if kind is EnvironmentKind.APPTAINER and "://" in image:
-            self._wrong("image", "expected a file: fetch it on the login node with `apptainer pull` first")
-            return None
-        if not self._is_spelt and kind is not None and _is_path(kind, image) and not _ROOTED.match(image):
-            self._wrong("image", "expected a path from the root: /…, ~/… or $VARIABLE/…")
-            return None
-        return image
-
-    def _is_bind(self, bind: str) -> bool:
-        parts = bind.split(":")
-        if len(parts) <= 3 and all(parts) and _ROOTED.match(parts[0]):
-            return True
-        self._wrong("binds", f"{bind!r}: expected SRC[:DST[:OPTIONS]], SRC from the root")
-        return False
-
-    def _variables(self) -> Mapping[str, str]:
-        said = self._table.get("variables", {})
-        if not isinstance(said, Mapping):
-            self._wrong("variables", 'expected a table, for example { NCCL_DEBUG = "WARN" }')
-            return MappingProxyType({})
-        kept = {}
-        for name, value in said.items():
-            if not _VARIABLE.fullmatch(name):
-                self._wrong("variables", f"{name!r} is no name of a variable")
-            elif not isinstance(value, str) or not _is_one_line(value):
-                self._wrong(
-                    "variables", f'{name} = {value!r}: expected a string on one line, for example "1"'
-                )
-            else:
-                kept[name] = value
-        return MappingProxyType(kept)
-
-    def _string(self, key: str, pattern: re.Pattern[str] | None = None, wanted: str = "") -> str | None:
-        if key not in self._table:
-            return None
-        value = self._table[key]
-        if not isinstance(value, str) or not value or not _is_one_line(value):
-            self._wrong(key, "expected a string on one line")
-            return None
-        if pattern is not None and not pattern.fullmatch(value):
-            self._wrong(key, f"expected {wanted}")
-            return None
-        return value
-
-    def _strings(self, key: str, pattern: re.Pattern[str] | None = None, wanted: str = "") -> tuple[str, ...]:
-        values = self._table.get(key, [])
-        if not isinstance(values, list):
-            self._wrong(key, "expected a list of strings")
-            return ()
-        kept = []
-        for value in values:
-            if not isinstance(value, str) or not value or not _is_one_line(value):
-                self._wrong(key, f"{value!r}: expected a string on one line")
-            elif pattern is not None and not pattern.fullmatch(value):
-                self._wrong(key, f"{value!r}: expected {wanted}")
-            else:
-                kept.append(value)
-        return tuple(kept)
-
-    def _wrong(self, key: str | None, wanted: str) -> None:
-        place = self._place_of(key or "kind")
-        if self._is_spelt:
-            self._problems.append(UserError(f"{place}: {wanted}"))
-            return
-        said = f" = {self._table[key]!r}" if key is not None else ""
-        self._problems.append(UserError(f"{place}: {self._dotted(key)}{said}: {wanted}"))
-
-    def _dotted(self, key: str | None) -> str:
-        return self._prefix if key is None else f"{self._prefix}.{key}"
-
-
 def _is_path(kind: EnvironmentKind, image: str) -> bool:
     """True if an image is a file: Pyxis also accepts names in a registry."""
     return (
         kind is not EnvironmentKind.PYXIS or image.startswith(("/", ".", "~", "$")) or image.endswith(".sqsh")
     )
-
-
-def _is_one_line(text: str) -> bool:
-    return all(char.isprintable() or char == "\t" for char in text)
 
 
 def _spellings() -> str:

@@ -25,6 +25,9 @@ class CheckState(StrEnum):
     """The check could not be made."""
 
 
+OK, WARNING, WRONG, UNKNOWN = CheckState
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One thing that the doctor checked."""

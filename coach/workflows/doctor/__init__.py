@@ -16,7 +16,7 @@ from coach.config import Settings
 from coach.launch.recipe import data_dir
 from coach.launch.resources import Site
 from coach.model.errors import UserError
-from coach.model.judging.doctor_report import Check, CheckState, Report
+from coach.model.judging.doctor_report import OK, Check, Report
 from coach.sources.io import Io
 from coach.sources.machine.terminal import Terminal
 from coach.sources.machine.user import user_name
@@ -125,13 +125,13 @@ def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tu
 def _judge_machine(site: Site) -> list[Check]:
     """This machine, if there is no Slurm."""
     (machine,) = site.nodes
-    no_slurm = Check("slurm", "Slurm", CheckState.OK, "not on this machine", "coach trains here")
+    no_slurm = Check("slurm", "Slurm", OK, "not on this machine", "coach trains here")
     gpus = ", ".join(f"{gpu.total} × {gpu.type or 'GPU'}" for gpu in machine.gpus)
     if gpus:
-        return [no_slurm, Check("gpus", machine.name, CheckState.OK, gpus, is_needed=False)]
+        return [no_slurm, Check("gpus", machine.name, OK, gpus, is_needed=False)]
     because = "no NVIDIA GPU with a working driver: training is on the CPUs"
     value = f"no GPUs, {machine.num_cpus} CPUs"
-    return [no_slurm, Check("gpus", machine.name, CheckState.OK, value, because, is_needed=False)]
+    return [no_slurm, Check("gpus", machine.name, OK, value, because, is_needed=False)]
 
 
 def without_files(env: Mapping[str, str]) -> Settings:

@@ -16,7 +16,7 @@ from coach.launch.plan_checks import check_sbatch_option
 from coach.launch.recipe import find_recipes, get_recipe
 from coach.launch.spelling import format_time, parse_time
 from coach.model.errors import UserError
-from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.judging.doctor_report import OK, WARNING, WRONG, Check
 from coach.model.launching.launch import NOWHERE
 from coach.sources.runs.cohort_directory import expected_names
 from coach.workflows.doctor.probes import Probe
@@ -52,7 +52,7 @@ def check_in_force(env: Mapping[str, str]) -> list[Check]:
             more = f"; {num_more} more" if num_more else ""
             because, todo = f"{place}{first.words}{more}", f"coach config --check {path}"
             value = "what a file names is wrong"
-            checks.append(Check("config", "names", CheckState.WRONG, value, because, todo))
+            checks.append(Check("config", "names", WRONG, value, because, todo))
     return checks
 
 
@@ -137,9 +137,9 @@ def judge_share(directory: str) -> Check:
     """The folder in which the runs of a course share their summaries."""
     problem = why_not_shared(Path(directory))
     if problem is None:
-        return Check(ROOTS, "shared folder", CheckState.OK, directory, is_needed=False)
+        return Check(ROOTS, "shared folder", OK, directory, is_needed=False)
     todo = "its owner can correct it: mkdir -m 1777, or chmod 1777; else correct launch.share"
-    return Check(ROOTS, "shared folder", CheckState.WRONG, directory, problem, todo, is_needed=False)
+    return Check(ROOTS, "shared folder", WRONG, directory, problem, todo, is_needed=False)
 
 
 def judge_roster(settings: Settings) -> Check:
@@ -149,6 +149,6 @@ def judge_roster(settings: Settings) -> Check:
         names = expected_names(settings.roster, settings.cohort_group)
     except UserError as error:
         todo = f"{error.hint or 'correct it'}; cohort.roster or cohort.group names it"
-        return Check(ROOTS, "roster", CheckState.WARNING, source, error.message, todo, is_needed=False)
+        return Check(ROOTS, "roster", WARNING, source, error.message, todo, is_needed=False)
     count = f"{source}: {len(names)} {'name' if len(names) == 1 else 'names'}"
-    return Check(ROOTS, "roster", CheckState.OK, count, is_needed=False)
+    return Check(ROOTS, "roster", OK, count, is_needed=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 from coach.config import Settings
 from coach.launch.environment_check import EnvironmentCheck, check_environment, read_torch_version
 from coach.launch.interpreter import spelling_of
-from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.judging.doctor_report import OK, WARNING, WRONG, Check
 from coach.model.launching.environment import Environment
 from coach.sources.io import Io
 from coach.sources.machine.found_environments import (
@@ -77,18 +77,18 @@ def judge_configured(environment: Environment, check: EnvironmentCheck, is_used:
     should."""
     what, value = environment.name or spelling_of(environment), spelling_of(environment)
     if check.problem is not None:
-        state = CheckState.WRONG if is_used else CheckState.WARNING
+        state = WRONG if is_used else WARNING
         where = f"correct {environment.origin}" if environment.origin else None
         todo = "; ".join(filter(None, (check.hint, where))) or None
         return Check(AREA, what, state, value, check.problem, todo, is_needed=is_used)
     if check.torch is not None:
-        return Check(AREA, what, CheckState.OK, f"{value}, torch {check.torch}", is_needed=is_used)
+        return Check(AREA, what, OK, f"{value}, torch {check.torch}", is_needed=is_used)
     todo = (
         f'add its version to [environments.{environment.name}], for example torch = "2.6.0"'
         if environment.name
         else None
     )
-    return Check(AREA, what, CheckState.OK, value, check.unknown, todo, is_needed=is_used)
+    return Check(AREA, what, OK, value, check.unknown, todo, is_needed=is_used)
 
 
 def judge_modules(system: ModuleSystem | None) -> Check:
@@ -147,4 +147,4 @@ def _listed(items: Sequence[str], num_more: int) -> str:
 
 
 def _found(what: str, value: str, because: str | None = None, todo: str | None = None) -> Check:
-    return Check(AREA, what, CheckState.OK, value, because, todo, is_needed=False)
+    return Check(AREA, what, OK, value, because, todo, is_needed=False)

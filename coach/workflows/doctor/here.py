@@ -13,7 +13,7 @@ from pathlib import Path
 from coach import installed
 from coach.config import Settings, Switch
 from coach.model.errors import UserError
-from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.judging.doctor_report import OK, UNKNOWN, WARNING, WRONG, Check
 from coach.sources.machine.terminal import Terminal
 from coach.workflows.readonly import why_readonly
 
@@ -27,38 +27,32 @@ def judge_permission(settings: Settings, why_not_here: str | None = None) -> Che
     why = why_readonly(settings)
     if why is None and why_not_here is not None:
         todo = "open coach where Slurm is"
-        return Check(
-            "launch", "permission", CheckState.WRONG, "nothing trains on this machine", why_not_here, todo
-        )
+        return Check("launch", "permission", WRONG, "nothing trains on this machine", why_not_here, todo)
     off = settings.why_off(Switch.LAUNCH)
     if why is None and off is not None:
-        return Check("launch", "permission", CheckState.WRONG, "nothing is launched", off, "ask the site")
+        return Check("launch", "permission", WRONG, "nothing is launched", off, "ask the site")
     if why is None and (no_cancel := settings.why_off(Switch.CANCEL)) is not None:
-        return Check(
-            "launch", "permission", CheckState.OK, "coach may launch, and cancels nothing", no_cancel
-        )
+        return Check("launch", "permission", OK, "coach may launch, and cancels nothing", no_cancel)
     if why is None:
-        return Check("launch", "permission", CheckState.OK, "coach may launch and cancel")
+        return Check("launch", "permission", OK, "coach may launch and cancel")
     reason, todo = why
-    return Check("launch", "permission", CheckState.WRONG, "read-only", reason, todo)
+    return Check("launch", "permission", WRONG, "read-only", reason, todo)
 
 
 def judge_python(data: Path) -> list[Check]:
     """Check coach's own interpreter and installation. The training's interpreter is checked with the
     launch."""
     home = installed.one_file() or installed.package()
-    trainers = CheckState.OK if (data / "trainers").is_dir() else CheckState.WRONG
+    trainers = OK if (data / "trainers").is_dir() else WRONG
     return [
-        Check(
-            "python", "interpreter", CheckState.OK, f"Python {platform.python_version()}, {sys.executable}"
-        ),
+        Check("python", "interpreter", OK, f"Python {platform.python_version()}, {sys.executable}"),
         Check(
             "python",
             "coach",
             trainers,
             f"coach {installed.version()} in {home}",
-            None if trainers is CheckState.OK else f"there are no trainers in {data}",
-            None if trainers is CheckState.OK else "install it again: the package is not complete",
+            None if trainers is OK else f"there are no trainers in {data}",
+            None if trainers is OK else "install it again: the package is not complete",
         ),
     ]
 
@@ -68,7 +62,7 @@ def judge_terminal(terminal: Terminal) -> list[Check]:
     if not terminal.is_there:
         because = "neither standard input nor output is a terminal"
         todo = "run `coach doctor` where you would open coach"
-        return [Check("terminal", "terminal", CheckState.UNKNOWN, None, because, todo, is_needed=False)]
+        return [Check("terminal", "terminal", UNKNOWN, None, because, todo, is_needed=False)]
     return [_judge_term(terminal), _judge_size(terminal), _judge_letters(terminal)]
 
 
@@ -78,33 +72,33 @@ def _judge_term(terminal: Terminal) -> Check:
     todo = "export TERM=xterm-256color"
     if terminal.term in (None, "dumb", "unknown"):
         because = "the screens need a terminal that can move its cursor; commands work"
-        return Check("terminal", "kind", CheckState.WRONG, value, because, todo)
+        return Check("terminal", "kind", WRONG, value, because, todo)
     if terminal.num_colours is None:
         because = "this machine does not know a terminal of this name"
-        return Check("terminal", "kind", CheckState.WARNING, value, because, todo)
+        return Check("terminal", "kind", WARNING, value, because, todo)
     colours = {2**24: "16 million"}.get(terminal.num_colours, str(terminal.num_colours))
     value = f"{value}, {colours} colours"
     if terminal.num_colours < MIN_COLOURS:
         because = "severities are then shown by signs and words alone"
-        return Check("terminal", "kind", CheckState.WARNING, value, because, todo)
-    return Check("terminal", "kind", CheckState.OK, value)
+        return Check("terminal", "kind", WARNING, value, because, todo)
+    return Check("terminal", "kind", OK, value)
 
 
 def _judge_size(terminal: Terminal) -> Check:
     value = f"{terminal.columns} × {terminal.rows}"
     if (terminal.columns or 0) >= MIN_COLUMNS and (terminal.rows or 0) >= MIN_ROWS:
-        return Check("terminal", "size", CheckState.OK, value)
+        return Check("terminal", "size", OK, value)
     because = f"the screens are made for {MIN_COLUMNS} × {MIN_ROWS} and more"
-    return Check("terminal", "size", CheckState.WARNING, value, because, "make the window larger")
+    return Check("terminal", "size", WARNING, value, because, "make the window larger")
 
 
 def _judge_letters(terminal: Terminal) -> Check:
     encoding = terminal.encoding
     if encoding == "UTF-8":
-        return Check("terminal", "letters", CheckState.OK, encoding)
+        return Check("terminal", "letters", OK, encoding)
     because = "the locale is not UTF-8: signs and curves may be garbled"
     todo = "export LC_ALL=C.UTF-8"
-    return Check("terminal", "letters", CheckState.WARNING, encoding or "C locale", because, todo)
+    return Check("terminal", "letters", WARNING, encoding or "C locale", because, todo)
 
 
 def judge_config(settings: Settings, problem: UserError | None = None) -> list[Check]:
@@ -112,18 +106,16 @@ def judge_config(settings: Settings, problem: UserError | None = None) -> list[C
     if problem is not None:
         todo = "; ".join(filter(None, (problem.hint, "`coach config --check` lists every problem")))
         because = f"{problem.message}; the other checks assume an empty config"
-        return [Check("config", "files", CheckState.WRONG, "coach does not start with them", because, todo)]
+        return [Check("config", "files", WRONG, "coach does not start with them", because, todo)]
     files = [str(file.path) for file in settings.files if file.mtime_ns is not None]
     value = f"valid: {', '.join(files)}" if files else "no file: every value is a default"
-    checks = [Check("config", "files", CheckState.OK, value, is_needed=False)]
+    checks = [Check("config", "files", OK, value, is_needed=False)]
     todo = "`coach config --explain` shows every value and where it comes from"
-    checks += [
-        Check("config", "note", CheckState.WARNING, None, note, todo, False) for note in settings.notes
-    ]
+    checks += [Check("config", "note", WARNING, None, note, todo, False) for note in settings.notes]
     locked = ", ".join(sorted(settings.locks))
     if locked:
-        checks.append(Check("config", "locked by the site", CheckState.OK, locked, None, todo, False))
+        checks.append(Check("config", "locked by the site", OK, locked, None, todo, False))
     off = ", ".join(switch.key for switch in Switch if switch in settings.switched_off)
     if off:
-        checks.append(Check("config", "switched off by the site", CheckState.OK, off, None, todo, False))
+        checks.append(Check("config", "switched off by the site", OK, off, None, todo, False))
     return checks

@@ -18,7 +18,7 @@ from coach.launch.refusal import fields_in_question, is_unanswered, option_of, s
 from coach.launch.resources import Site
 from coach.launch.spelling import format_time
 from coach.model.errors import UserError, hidden_by_site
-from coach.model.judging.doctor_report import LAUNCH, Check, CheckState
+from coach.model.judging.doctor_report import LAUNCH, OK, UNKNOWN, WARNING, WRONG, Check
 from coach.model.launching.environment import EnvironmentKind
 from coach.model.launching.launch import LaunchRequest, Plan
 from coach.sources.io import CommandResult, Io
@@ -37,7 +37,7 @@ def look_at_launch(
         site = look_at_site(backend, io)
     except UserError as error:
         because = f"the cluster cannot be queried: {error.message}"
-        return [Check(AREA, "plan", CheckState.WRONG, None, because, error.hint)]
+        return [Check(AREA, "plan", WRONG, None, because, error.hint)]
     checks = on_site(site)
     recipes, _ = find_recipes()
     recipe = next((recipe for recipe in recipes if recipe.key == MAIN_KEY), None)
@@ -45,7 +45,7 @@ def look_at_launch(
         todo = "install coach again: the package is not complete"
         return [
             *checks,
-            Check(AREA, "plan", CheckState.WRONG, None, f"no recipe has the key {MAIN_KEY}", todo),
+            Check(AREA, "plan", WRONG, None, f"no recipe has the key {MAIN_KEY}", todo),
         ]
     what = f"plan of {recipe.name}"
     try:
@@ -55,7 +55,7 @@ def look_at_launch(
             request = replace(request, gpus_per_node=0)
         plan = plan_for(request, settings, env, io, site, io.now())
     except UserError as error:
-        return [*checks, Check(AREA, what, CheckState.WRONG, "refused", error.message, error.hint)]
+        return [*checks, Check(AREA, what, WRONG, "refused", error.message, error.hint)]
     checks.append(_gpus_unsaid(judge_plan(what, plan)) if is_unsaid else judge_plan(what, plan))
     checks.append(_look_at_environment(plan, env, io))
     if backend == "slurm":
@@ -78,15 +78,15 @@ def judge_plan(what: str, plan: Plan) -> Check:
     if resources.time_limit_s is not None:
         value += f", {format_time(resources.time_limit_s)}"
     if plan.warnings:
-        return Check(AREA, what, CheckState.WARNING, value, "; ".join(plan.warnings))
-    return Check(AREA, what, CheckState.OK, value)
+        return Check(AREA, what, WARNING, value, "; ".join(plan.warnings))
+    return Check(AREA, what, OK, value)
 
 
 def _gpus_unsaid(check: Check) -> Check:
     """Note that the plan is for CPUs because the site hides its GPUs."""
     because = f"{hidden_by_site('nodes')}: a launch must request its number of GPUs"
     todo = "set gpus = N in [launch] of config.toml, or --gpus N at each launch"
-    return replace(check, state=CheckState.WARNING, because=because, todo=todo)
+    return replace(check, state=WARNING, because=because, todo=todo)
 
 
 def judge_environment(plan: Plan, check: EnvironmentCheck, has_own_torch: bool) -> Check:
@@ -94,19 +94,19 @@ def judge_environment(plan: Plan, check: EnvironmentCheck, has_own_torch: bool) 
     python = str(plan.run_json["environment"]["python"])
     what = describe(plan.environment, python).removeprefix("environment ")
     if check.torch is not None:
-        return Check(AREA, "environment", CheckState.OK, f"{what}, torch {check.torch}")
+        return Check(AREA, "environment", OK, f"{what}, torch {check.torch}")
     if plan.environment.kind is not EnvironmentKind.NONE:
         todo = 'add its torch to its description, for example torch = "2.6.0"; the job checks it at its start'
-        return Check(AREA, "environment", CheckState.UNKNOWN, what, check.unknown, todo)
+        return Check(AREA, "environment", UNKNOWN, what, check.unknown, todo)
     if has_own_torch or "/" in python:
-        return Check(AREA, "environment", CheckState.OK, what, check.unknown)
+        return Check(AREA, "environment", OK, what, check.unknown)
     because = (
         "torch is not installed beside coach, and no environment is set: the job takes python3 of its PATH"
     )
     todo = (
         'set launch.environment in config.toml, for example "venv=/path" or "modules=NAME/VERSION"; or --env'
     )
-    return Check(AREA, "environment", CheckState.UNKNOWN, what, because, todo)
+    return Check(AREA, "environment", UNKNOWN, what, because, todo)
 
 
 def _look_at_environment(plan: Plan, env: Mapping[str, str], io: Io) -> Check:
@@ -120,18 +120,18 @@ def judge_test(result: CommandResult, plan: Plan) -> Check:
     what = "sbatch --test-only"
     if result.error is not None:
         todo = "try again; a launch waits longer for the answer"
-        return Check(AREA, what, CheckState.UNKNOWN, None, result.error, todo)
+        return Check(AREA, what, UNKNOWN, None, result.error, todo)
     lines = slurms_words(result.stderr)
     if result.returncode == 0:
-        return Check(AREA, what, CheckState.OK, "Slurm accepts it", "; ".join(lines) or None)
+        return Check(AREA, what, OK, "Slurm accepts it", "; ".join(lines) or None)
     if is_unanswered(lines):
-        return Check(AREA, what, CheckState.UNKNOWN, None, "; ".join(lines), "try again")
+        return Check(AREA, what, UNKNOWN, None, "; ".join(lines), "try again")
     options = " or ".join(option_of(field) for field in fields_in_question(lines, plan))
     todo = "Slurm's message names no option: follow the message, or ask the site"
     if options:
         todo = f"set {options} in the plan, or for good in [launch] of config.toml"
     said = " ".join(map(sentence, lines)).rstrip(";")
-    return Check(AREA, what, CheckState.WRONG, "refused", said or f"exit status {result.returncode}", todo)
+    return Check(AREA, what, WRONG, "refused", said or f"exit status {result.returncode}", todo)
 
 
 def _test(plan: Plan, io: Io) -> Check:

@@ -12,7 +12,7 @@ from pathlib import Path
 from coach.config import Settings
 from coach.launch.disk_space import Room, judge_rooms, other_place
 from coach.model.errors import UserError
-from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.judging.doctor_report import OK, UNKNOWN, WARNING, WRONG, Check
 from coach.sources.io import Io
 from coach.sources.machine.disk import read_space, why_not_kept, why_not_writable
 from coach.sources.machine.file_clock import Skew, read_skew
@@ -60,28 +60,26 @@ def judge_place(what: str, room: Room, problem: str | None, chosen: str | None =
     used."""
     if problem is not None:
         todo = other_place(room.key)
-        return Check(AREA, what, CheckState.WRONG, room.path, chosen or problem, todo)
+        return Check(AREA, what, WRONG, room.path, chosen or problem, todo)
     because = chosen if chosen is not None and "passed over" in chosen else None
     try:
         notes, warnings = judge_rooms([room])
     except UserError as full:
-        return Check(AREA, what, CheckState.WRONG, room.path, full.message, full.hint)
+        return Check(AREA, what, WRONG, room.path, full.message, full.hint)
     if warnings:
         todo = f"`coach runs clean` and `coach data` list what could go; {other_place(room.key)}"
-        return Check(AREA, what, CheckState.WARNING, warnings[0], because, todo)
+        return Check(AREA, what, WARNING, warnings[0], because, todo)
     if not notes:
-        return Check(AREA, what, CheckState.OK, room.path, because or "its free space is unknown")
-    return Check(AREA, what, CheckState.OK, notes[0], because)
+        return Check(AREA, what, OK, room.path, because or "its free space is unknown")
+    return Check(AREA, what, OK, notes[0], because)
 
 
 def judge_data(path: Path, is_there: bool) -> Check:
     """The place that the config names for real data sets."""
     if is_there:
-        return Check(AREA, "data sets", CheckState.OK, str(path), is_needed=False)
+        return Check(AREA, "data sets", OK, str(path), is_needed=False)
     because = "no such directory here: the trainers generate a stand-in, unless a node has it"
-    return Check(
-        AREA, "data sets", CheckState.WARNING, str(path), because, "correct data_dir in config.toml", False
-    )
+    return Check(AREA, "data sets", WARNING, str(path), because, "correct data_dir in config.toml", False)
 
 
 def look_at_clock(directory: Path) -> list[Check]:
@@ -89,7 +87,7 @@ def look_at_clock(directory: Path) -> list[Check]:
     place = next((path for path in (directory, *directory.parents) if path.is_dir()), directory)
     if why_not_writable(place) is not None:
         because = "nothing can be written there to look at its time"
-        return [Check(AREA, "clock", CheckState.UNKNOWN, None, because, is_needed=False)]
+        return [Check(AREA, "clock", UNKNOWN, None, because, is_needed=False)]
     return [judge_skew(place, read_skew(place))]
 
 
@@ -102,10 +100,10 @@ def judge_skew(directory: Path, skew: Skew) -> Check:
         if skew.error_s > MAX_SKEW_S:
             because = f"its answer took {2 * skew.error_s:.0f} s, too long to compare the clocks"
             todo = "try again when the file server is less busy"
-            return Check(AREA, what, CheckState.UNKNOWN, value, because, todo, is_needed=False)
-        return Check(AREA, what, CheckState.OK, value, is_needed=False)
+            return Check(AREA, what, UNKNOWN, value, because, todo, is_needed=False)
+        return Check(AREA, what, OK, value, is_needed=False)
     side = "ahead of" if skew.skew_s > 0 else "behind"
     because = "ages on the screen are off by as much"
     todo = "ask the site to keep the clocks together (chrony, ntpd)"
     value = f"{directory}: {off_s:.1f} s {side} this machine's"
-    return Check(AREA, what, CheckState.WARNING, value, because, todo, is_needed=False)
+    return Check(AREA, what, WARNING, value, because, todo, is_needed=False)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from coach.model.errors import UserError
-from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.judging.doctor_report import UNKNOWN, WRONG, Check
 from coach.sources.io import CommandResult, Io, PassingIo, Query
 
 Probe = Callable[[], Sequence[Check]]
@@ -70,13 +70,13 @@ class _Running:
         try:
             self.checks = self._probe()
         except UserError as error:
-            self.checks = (Check(self.area, self.name, CheckState.WRONG, None, error.message, error.hint),)
+            self.checks = (Check(self.area, self.name, WRONG, None, error.message, error.hint),)
         except OSError as error:
             said = f"{error.filename or self.name}: {error.strerror or error}"
-            self.checks = (Check(self.area, self.name, CheckState.UNKNOWN, None, said),)
+            self.checks = (Check(self.area, self.name, UNKNOWN, None, said),)
         except Exception as error:  # a crashed probe must not look like a healthy result
             said = f"coach failed to look: {type(error).__name__}: {error}"
-            self.checks = (Check(self.area, self.name, CheckState.UNKNOWN, None, said, "report it, please"),)
+            self.checks = (Check(self.area, self.name, UNKNOWN, None, said, "report it, please"),)
         finally:
             self.done.set()
 
@@ -97,7 +97,7 @@ def _unanswered(area: str, name: str) -> Check:
     return Check(
         area,
         name,
-        CheckState.UNKNOWN,
+        UNKNOWN,
         None,
         "no answer in time",
         "a hanging file system or controller: try again, then ask the site",

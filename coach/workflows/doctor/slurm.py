@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from coach.model.errors import hidden_by_site
-from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.judging.doctor_report import OK, UNKNOWN, WARNING, WRONG, Check
 from coach.model.slurm.cluster import Partition
 from coach.sources.rpc_budget import ACTIVE_PER_MIN, RpcBudget
 from coach.sources.slurm.configuration import parse_rate_limit, parse_version
@@ -30,23 +30,21 @@ def judge_config(config: Mapping[str, str]) -> list[Check]:
     """The controller that answered: its name and version."""
     version = parse_version(config.get("SLURM_VERSION", ""))
     name = config.get("ClusterName")
-    checks = [Check(AREA, "controller", CheckState.OK, f"cluster {name} answers" if name else "answers")]
+    checks = [Check(AREA, "controller", OK, f"cluster {name} answers" if name else "answers")]
     if version is None:
         because = "the controller does not report its version"
-        return [*checks, Check(AREA, "version", CheckState.UNKNOWN, None, because, is_needed=False)]
+        return [*checks, Check(AREA, "version", UNKNOWN, None, because, is_needed=False)]
     is_old = version < _GPUS_PER_NODE_SINCE
     because = (
         f"tested with {' and '.join(TESTED)}; --gpus-per-node works from 19.05 on, rate limits exist from "
         "23.02 on; what squeue and scontrol print is read as text, their JSON is not used"
     )
-    state = CheckState.WARNING if is_old else CheckState.OK
+    state = WARNING if is_old else OK
     checks.append(Check(AREA, "version", state, config["SLURM_VERSION"].strip(), because))
     if is_old:
         because = "from 19.05 on"
         todo = 'set launch.gpu_request = "gres": GPUs are then requested as --gres=gpu:N, which every version has'
-        checks.append(
-            Check(AREA, "--gpus-per-node", CheckState.WARNING, "not in this version", because, todo)
-        )
+        checks.append(Check(AREA, "--gpus-per-node", WARNING, "not in this version", because, todo))
     return checks
 
 
@@ -56,7 +54,7 @@ def judge_controller_silence(error: str, ping: str | None) -> list[Check]:
     todo = "ask the site, or try again: running jobs continue, and `coach runs` works without the controller"
     if "command not found" in error:
         todo = "put Slurm's clients on the PATH (module load slurm), or train here with --backend local"
-    return [Check(AREA, "controller", CheckState.WRONG, "does not answer", because, todo)]
+    return [Check(AREA, "controller", WRONG, "does not answer", because, todo)]
 
 
 def judge_pace(config: Mapping[str, str]) -> Check:
@@ -70,7 +68,7 @@ def judge_pace(config: Mapping[str, str]) -> Check:
     because = f"coach asks at most {budget.limit_per_min:g} RPC/min while it is open"
     if limit is not None and budget.limit_per_min < ACTIVE_PER_MIN:
         because = f"{because}, a quarter of that: the screens show older data than on other clusters"
-    return Check(AREA, "rate limit", CheckState.OK, value, because)
+    return Check(AREA, "rate limit", OK, value, because)
 
 
 def judge_privacy(config: Mapping[str, str], is_root: bool) -> list[Check]:
@@ -81,7 +79,7 @@ def judge_privacy(config: Mapping[str, str], is_root: bool) -> list[Check]:
     because = f"PrivateData={','.join(kinds)}: coach says so where this hides data"
     if is_root:
         because = f"PrivateData={','.join(kinds)}: from users, not from root"
-    return [Check(AREA, "hidden by the site", CheckState.OK, ", ".join(kinds), because, is_needed=False)]
+    return [Check(AREA, "hidden by the site", OK, ", ".join(kinds), because, is_needed=False)]
 
 
 def judge_accounting(config: Mapping[str, str] | None, error: str | None) -> Check:
@@ -94,15 +92,15 @@ def judge_accounting(config: Mapping[str, str] | None, error: str | None) -> Che
         forgotten = (
             f"other ended jobs are forgotten after {kept}" if kept else "other ended jobs are soon forgotten"
         )
-        return Check(AREA, "accounting", CheckState.OK, "none", f"{own}; {forgotten}", is_needed=False)
+        return Check(AREA, "accounting", OK, "none", f"{own}; {forgotten}", is_needed=False)
     if error is None:
-        return Check(AREA, "accounting", CheckState.OK, "sacct answers", own, is_needed=False)
+        return Check(AREA, "accounting", OK, "sacct answers", own, is_needed=False)
     if "command not found" in error:
-        return Check(AREA, "accounting", CheckState.OK, "sacct is not here", own, is_needed=False)
+        return Check(AREA, "accounting", OK, "sacct is not here", own, is_needed=False)
     return Check(
         AREA,
         "accounting",
-        CheckState.WARNING,
+        WARNING,
         "does not answer",
         f"{error}; {own}",
         "nothing: only the history of jobs that coach did not launch is missing",
@@ -118,27 +116,25 @@ def judge_mail(config: Mapping[str, str], is_there: Callable[[str], bool]) -> Ch
         value = f"Slurm's MailProg is {program or 'not set'}"
         because = "a job that ends sends no mail"
         todo = "look with `coach why`: it names your last job that ended badly"
-        return Check(AREA, "mail", CheckState.WARNING, value, because, todo, is_needed=False)
+        return Check(AREA, "mail", WARNING, value, because, todo, is_needed=False)
     if is_there(program):
         todo = "add #SBATCH --mail-type=END,FAIL to a batch file, or --sbatch mail-type=END,FAIL to a launch"
-        return Check(AREA, "mail", CheckState.OK, f"by {program}", None, todo, is_needed=False)
+        return Check(AREA, "mail", OK, f"by {program}", None, todo, is_needed=False)
     because = f"{program}, Slurm's MailProg, is not on this machine; the controller calls it on its own"
     todo = "send yourself one: sbatch --mail-type=END --wrap true"
-    return Check(AREA, "mail", CheckState.UNKNOWN, None, because, todo, is_needed=False)
+    return Check(AREA, "mail", UNKNOWN, None, because, todo, is_needed=False)
 
 
 def judge_queue(num_jobs: int, num_bad_rows: int, error: str | None) -> Check:
     """Judge the question that coach asks while it is open."""
     if error is not None:
         todo = "the queue cannot be shown; launching does not need it"
-        return Check(AREA, "queue", CheckState.WRONG, "cannot be read", error, todo)
+        return Check(AREA, "queue", WRONG, "cannot be read", error, todo)
     own = "1 own job" if num_jobs == 1 else f"{num_jobs} own jobs"
     if num_bad_rows:
         because = f"{num_bad_rows} of its rows cannot be read: this squeue writes them in another format"
-        return Check(
-            AREA, "queue", CheckState.WARNING, own, because, "keep them with `coach record` and report it"
-        )
-    return Check(AREA, "queue", CheckState.OK, own, "squeue understands every field that coach asks for")
+        return Check(AREA, "queue", WARNING, own, because, "keep them with `coach record` and report it")
+    return Check(AREA, "queue", OK, own, "squeue understands every field that coach asks for")
 
 
 def judge_gpus(
@@ -148,24 +144,22 @@ def judge_gpus(
     area = "gpus"
     if hidden:
         because = hidden_by_site(" and ".join(sorted(hidden)))
-        return [Check(area, "partitions", CheckState.UNKNOWN, None, because, is_needed=False)]
+        return [Check(area, "partitions", UNKNOWN, None, because, is_needed=False)]
     checks = []
     for partition in partitions:
         if partition.num_gpus_per_node:
             kinds = ", ".join(f"{gpu.total} × {gpu.type or 'GPU'}" for gpu in partition.gpus)
             if partition.state == "up":
-                checks.append(Check(area, partition.name, CheckState.OK, kinds, is_needed=False))
+                checks.append(Check(area, partition.name, OK, kinds, is_needed=False))
                 continue
             because, todo = f"it is {partition.state}", "launch in another partition (--partition), or wait"
-            checks.append(
-                Check(area, partition.name, CheckState.WARNING, kinds, because, todo, is_needed=False)
-            )
+            checks.append(Check(area, partition.name, WARNING, kinds, because, todo, is_needed=False))
     if checks:
         return checks
     has_gres = "gpu" in (config or {}).get("GresTypes", "").split(",")
     because = "no node of a partition that you see has any" if has_gres else "Slurm has no GresTypes=gpu"
     todo = "recipes train on CPUs here (gloo)"
-    return [Check(area, "partitions", CheckState.WARNING, "no GPUs", because, todo, is_needed=False)]
+    return [Check(area, "partitions", WARNING, "no GPUs", because, todo, is_needed=False)]
 
 
 def _seconds(seconds: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
-from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.judging.doctor_report import OK, UNKNOWN, WARNING, Check, CheckState
 from coach.model.launching.site import Lock
 from coach.model.slurm.cluster import Job
 from coach.sources.io import CommandResult, Io, Query
@@ -49,23 +49,23 @@ def judge_sampler(has_nvml: bool) -> Check:
     """The sampler that measures beside the trainings that coach starts."""
     value = "beside every launch, and coach run -- COMMAND"
     if has_nvml:
-        return _check("sampler", CheckState.OK, value)
+        return _check("sampler", OK, value)
     because = "coach's Python has no pynvml, so GPUs are measured only where the training's has it"
-    return _check("sampler", CheckState.WARNING, value, because, "pip install nvidia-ml-py")
+    return _check("sampler", WARNING, value, because, "pip install nvidia-ml-py")
 
 
 def judge_step(version: CommandResult) -> Check:
     """Whether a step can be added to a job that coach did not launch."""
     name = "step in a job"
     if version.returncode != 0:
-        return _check(name, CheckState.UNKNOWN, None, _said(version))
+        return _check(name, UNKNOWN, None, _said(version))
     told = version.text.strip()
     why = why_no_step(told)
     if why is not None:
         todo = "start the training with `srun … coach run -- COMMAND`"
-        return _check(name, CheckState.WARNING, "off", why, todo)
+        return _check(name, WARNING, "off", why, todo)
     because = "srun --overlap shares CPUs, memory and GPUs from 22.05 on; it asks before each"
-    return _check(name, CheckState.OK, "coach attach JOB", f"{told} (exit status 0); {because}")
+    return _check(name, OK, "coach attach JOB", f"{told} (exit status 0); {because}")
 
 
 def judge_sstat(config: Mapping[str, str] | None, result: CommandResult | None) -> Check:
@@ -73,29 +73,29 @@ def judge_sstat(config: Mapping[str, str] | None, result: CommandResult | None) 
     name = "sstat"
     gathers = (config or {}).get("JobAcctGatherType", "")
     if gathers.endswith("/none"):
-        return _check(name, CheckState.OK, "no", f"JobAcctGatherType={gathers}: the site measures no step")
+        return _check(name, OK, "no", f"JobAcctGatherType={gathers}: the site measures no step")
     has_gpus = "gres/gpuutil" in (config or {}).get("AccountingStorageTRES", "")
     what = "memory and GPUs" if has_gpus else "memory; no GPUs: gres/gpuutil is not in AccountingStorageTRES"
     if result is None:
-        return _check(name, CheckState.OK, _NO_JOB, what)
+        return _check(name, OK, _NO_JOB, what)
     if result.returncode != 0:
-        return _check(name, CheckState.WARNING, "refused", _said(result))
-    return _check(name, CheckState.OK, "answers (exit status 0)", what)
+        return _check(name, WARNING, "refused", _said(result))
+    return _check(name, OK, "answers (exit status 0)", what)
 
 
 def judge_ssh(is_allowed: bool, result: CommandResult | None, lock: Lock | None = None) -> Check:
     """Whether the nodes of the user's jobs can be reached without Slurm."""
     if not is_allowed and lock is not None:
-        return _check("ssh", CheckState.OK, "off", f"locked by the site: {lock.reason} ({lock.origin})")
+        return _check("ssh", OK, "off", f"locked by the site: {lock.reason} ({lock.origin})")
     if not is_allowed:
         because = "you decide; coach uses ssh only where no step can start beside the job's own"
-        return _check("ssh", CheckState.OK, "off", because, "telemetry.ssh = true")
+        return _check("ssh", OK, "off", because, "telemetry.ssh = true")
     if result is None:
-        return _check("ssh", CheckState.OK, _NO_JOB)
+        return _check("ssh", OK, _NO_JOB)
     if result.returncode == 0:
-        return _check("ssh", CheckState.OK, "works (exit status 0)")
+        return _check("ssh", OK, "works (exit status 0)")
     todo = "ask the site whether ssh to the nodes of one's jobs is allowed (pam_slurm_adopt)"
-    return _check("ssh", CheckState.WARNING, "refused", _said(result), todo)
+    return _check("ssh", WARNING, "refused", _said(result), todo)
 
 
 def _try_ssh(node: str) -> Query:

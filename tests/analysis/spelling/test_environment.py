@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,15 @@ from coach.analysis.spelling.environment import (
 )
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
+from coach.model.toml_schema import TableReader
+
+
+class Places(TableReader):
+    """Tells the place of a key by a function."""
+
+    def __init__(self, place_of: Callable[[str], str]) -> None:
+        super().__init__(Path("f"))
+        self.at = place_of  # type: ignore[method-assign]
 
 
 def table(text: str) -> dict[str, object]:
@@ -22,7 +32,7 @@ def table(text: str) -> dict[str, object]:
 
 def environment_from_table(name: str | None, said: Mapping[str, object], place: str) -> Environment:
     """The environment of a table. Raises UserError for the first mistake."""
-    environment, problems = read_environment(name, said, lambda _key: place)
+    environment, problems = read_environment(Places(lambda _key: place), name, said)
     if problems:
         raise problems[0]
     return environment
@@ -83,7 +93,7 @@ def test_a_word_without_an_equals_sign_is_a_name() -> None:
         ("docker=torch", "unknown kind of environment 'docker'", "apptainer=/sw/images/pytorch.sif"),
         ("venv=", "expected venv=/sw/venvs/torch", None),
         ("modules=cuda,,torch", "expected modules=", None),
-        ("modules=cuda;reboot", "'cuda;reboot': expected a module", None),
+        ("modules=cuda;reboot", "expected a module, for example pytorch/2.6", None),
         ("apptainer=docker://pytorch", "apptainer pull", None),
     ],
 )
@@ -101,7 +111,7 @@ def test_a_misspelt_environment_is_refused_with_the_correct_form(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('path = "/sw/torch"', "environments.pt: kind is missing: one of none, venv, conda"),
+        ('path = "/sw/torch"', "the key environments.pt.kind is missing: expected one of none, venv, conda"),
         ('kind = "vnev"', "environments.pt.kind = 'vnev': expected one of none, venv"),
         ('kind = "venv"', "environments.pt: kind venv needs path, for example path = '/sw/venvs/torch'"),
         ('kind = "venv"\npath = "torch"', "environments.pt.path = 'torch': expected a path from the root"),
@@ -111,7 +121,7 @@ def test_a_misspelt_environment_is_refused_with_the_correct_form(
         ),
         ('kind = "none"\nmodule = ["a"]', "unknown key environments.pt.module"),
         ('kind = "modules"\nmodules = "cuda"', "environments.pt.modules = 'cuda': expected a list"),
-        ('kind = "none"\ntorch = 2.6', "environments.pt.torch = 2.6: expected a string"),
+        ('kind = "none"\ntorch = 2.6', "environments.pt.torch = 2.6: expected a version"),
         ('kind = "none"\ntorch = "new"', "expected a version"),
         ('kind = "none"\nsetup = ["a\\nb"]', "expected a string on one line"),
         ('kind = "none"\nvariables = { "A-B" = "1" }', "'A-B' is no name of a variable"),
@@ -132,12 +142,13 @@ def test_a_recipes_own_table_has_no_name() -> None:
 
 def test_all_mistakes_are_found_at_once() -> None:
     text = 'kind = "venv"\ntorch = 2\nbind = []\nbinds = ["/data"]'
-    _environment, problems = read_environment("pt", table(text), lambda key: f"f:{key}")
+    reader = Places(lambda dotted: f"f:{dotted.rpartition('.')[2]}")
+    _environment, problems = read_environment(reader, "pt", table(text))
     assert [problem.message.split(": ")[0] for problem in problems] == [
         "f:bind",
+        "f:torch",
         "f:kind",
         "f:binds",
-        "f:torch",
     ]
 
 
