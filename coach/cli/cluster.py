@@ -65,6 +65,11 @@ def add_fail_on(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def backend_of(named: str | None, settings: Settings) -> str:
+    """The backend to ask: the one that the command line names, else the config's; `slurm` or `local`."""
+    return resolve_backend(named or settings.launch.backend, os.environ)
+
+
 def add_clusters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-M",
@@ -97,7 +102,7 @@ def look(
     `clusters` are queried by name, one after the other, instead of the local one.
     """
     io = slurm_io(settings)
-    is_local = resolve_backend(backend or settings.launch.backend, os.environ) == "local"
+    is_local = backend_of(backend, settings) == "local"
     if clusters and is_local:
         raise UserError(f"--clusters {','.join(clusters)}: the local backend is this machine alone")
     if clusters:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -13,13 +12,12 @@ from coach.analysis.comparing.fix_chain import Link
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group, Point, best_first
 from coach.analysis.comparing.two_runs import Comparison, Row
-from coach.cli.cluster import add_options
+from coach.cli.cluster import add_options, backend_of
 from coach.cli.reading_io import Io, slurm_io
 from coach.cli.text import UNKNOWN, print_line, print_table
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.sources.machine.user import user_name
-from coach.workflows.backend import resolve_backend
 from coach.workflows.judging.comparing import compare_targets, read_chain
 from coach.workflows.judging.targets import resolve_target
 from coach.workflows.launching.sweep import NoGroup, read_group
@@ -48,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    backend, user = resolve_backend(args.backend or settings.launch.backend, os.environ), user_name()
+    backend, user = backend_of(args.backend, settings), user_name()
     io = slurm_io(settings)
     if args.after is None:
         return _show_group(args, settings, io, backend, user)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import asdict
 from typing import Any
 
 from coach.analysis.query.job_fields import past_job_vocabulary
 from coach.analysis.query.language import in_order
-from coach.cli.cluster import add_options
+from coach.cli.cluster import add_options, backend_of
 from coach.cli.listing import add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.reading_io import slurm_io
@@ -20,7 +19,6 @@ from coach.model.slurm.cluster import is_final, job_as_dict
 from coach.model.training.other_machine import rough_age
 from coach.sources.machine.user import user_name
 from coach.sources.slurm.node_sets import expand_nodes
-from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.ended_jobs import read_past_jobs
 
 _DAY_S = 86400.0
@@ -43,7 +41,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     vocabulary = past_job_vocabulary(user, expand_nodes)
     listing = read_listing(args, vocabulary)
     io = slurm_io(settings)
-    backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
+    backend = backend_of(args.backend, settings)
     past = read_past_jobs(settings, io, user, backend, past_s=args.days * _DAY_S, limit=args.limit)
     for note in past.notes:
         say(note)

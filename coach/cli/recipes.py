@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from coach.cli import report
-from coach.cli.text import add_format, print_json, print_line, print_table, say
+from coach.cli.text import add_format, fields_of, print_json, print_line, print_table, say
 from coach.config import Settings
 from coach.launch.parameters import show
 from coach.launch.recipe import Recipe, Sweep, is_shipped
@@ -156,7 +156,7 @@ _AS_WRITTEN = (
 def _fields(recipe: Recipe, key: str | None) -> dict[str, Any]:
     sweep = recipe.sweep
     return {
-        **{name: getattr(recipe, name) for name in _AS_WRITTEN},
+        **fields_of(recipe, *_AS_WRITTEN),
         **{name: getattr(recipe, name) or None for name in ("teaches", "expect", "duration")},
         "key": key,
         "remedies": {name: dict(changes) for name, changes in recipe.remedies.items()},

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Iterator
 
 from coach.cli.acting import is_confirmed
+from coach.cli.cluster import backend_of
 from coach.cli.reading_io import slurm_io
 from coach.cli.text import say
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.runs import expand_home
-from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.attach import plan_attach
 from coach.workflows.watching.recording import record
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     file = expand_home(args.file).absolute()
     if not file.parent.is_dir():
         raise UserError(f"{args.file}: there is no directory {file.parent}")
-    backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
+    backend = backend_of(args.backend, settings)
     io = slurm_io(settings)
     python = args.python or sys.executable
     measured = [plan_attach(job, settings, os.environ, io, python) for job in dict.fromkeys(args.jobs)]

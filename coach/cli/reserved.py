@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import asdict
 
+from coach.cli.cluster import backend_of
 from coach.cli.reading_io import slurm_io
 from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, say
 from coach.config import Settings
@@ -13,7 +13,6 @@ from coach.model.errors import UserError
 from coach.model.slurm.accounting import Part
 from coach.model.slurm.cluster import Reservation
 from coach.sources.machine.user import user_name
-from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.place_in_queue import read_reservations
 
 
@@ -38,7 +37,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _ask(settings: Settings, backend: str | None) -> Part[tuple[Reservation, ...]]:
     """One question to Slurm. On a machine without it, nothing can be reserved."""
-    if resolve_backend(backend or settings.launch.backend, os.environ) == "local":
+    if backend_of(backend, settings) == "local":
         return Part((), None)
     io = slurm_io(settings)
     return read_reservations(io, user_name())

@@ -11,7 +11,7 @@ from coach.analysis.spelling.sizes import format_bytes
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
 from coach.cli import runs_clean, sentence
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import add_format, format_time, print_json, print_table, say
+from coach.cli.text import add_format, fields_of, format_time, print_json, print_table, say
 from coach.config import Settings
 from coach.model.judging.verdict import PastRun
 from coach.model.launching.launch import SweepPoint
@@ -80,7 +80,7 @@ _MAPPINGS = ("parameters", "resources", "device", "dataset", "versions")
 def _fields(item: Run) -> dict[str, Any]:
     fix = item.fix
     return {
-        **{name: getattr(item, name) for name in _AS_RECORDED},
+        **fields_of(item, *_AS_RECORDED),
         "recipe": item.recipe or None,
         "fix": None if fix is None else {"rule": fix.rule, "title": fix.title, "changes": dict(fix.changes)},
         "sweep": None if item.sweep is None else asdict(item.sweep),

@@ -113,6 +113,11 @@ def print_json(
     out.write("}\n")
 
 
+def fields_of(value: object, *names: str) -> dict[str, Any]:
+    """The attributes of a value that JSON has under the same names."""
+    return {name: getattr(value, name) for name in names}
+
+
 def print_bad_rows(num_bad_rows: int) -> None:
     """Report on stderr that rows are missing from the output."""
     if num_bad_rows:

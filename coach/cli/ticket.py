@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 
 from coach.analysis.judging.ticket_markdown import ticket_markdown
 from coach.cli.acting import is_confirmed
-from coach.cli.cluster import ENDED_JOB_HELP, add_options
+from coach.cli.cluster import ENDED_JOB_HELP, add_options, backend_of
 from coach.cli.reading_io import slurm_io
 from coach.cli.text import say
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.runs import expand_home
 from coach.sources.machine.new_file import refuse_if_there, save_new
-from coach.workflows.backend import resolve_backend
 from coach.workflows.judging import newest_bad
 from coach.workflows.judging.ticket import struck_words, ticket
 from coach.workflows.teaching.shared_ticket import run_to_share, share_ticket
@@ -48,7 +46,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     file = None if args.save is None else expand_home(args.save).absolute()
     if file is not None:
         refuse_if_there(file)
-    backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
+    backend = backend_of(args.backend, settings)
     job = args.job if args.job is not None else newest_bad.newest_bad(settings, io, backend)
     if job is None:
         raise UserError("no job of yours is known to have ended badly", "name one: coach ticket JOB")

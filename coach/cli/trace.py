@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
-from coach.cli.cluster import add_options
+from coach.cli.cluster import add_options, backend_of
 from coach.cli.reading_io import slurm_io
 from coach.cli.text import UNKNOWN, print_line, print_table
 from coach.config import Settings
 from coach.model.training.trace import Share, TraceReport
 from coach.sources.machine.user import user_name
-from coach.workflows.backend import resolve_backend
 from coach.workflows.judging.traces import trace_report
 
 
@@ -29,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    backend, user = resolve_backend(args.backend or settings.launch.backend, os.environ), user_name()
+    backend, user = backend_of(args.backend, settings), user_name()
     io = slurm_io(settings)
     path, report = trace_report(args.target, settings, io, backend, user)
     if args.format == "json":

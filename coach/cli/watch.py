@@ -14,11 +14,10 @@ from coach.analysis.jobs.watched_jobs import News
 from coach.analysis.judging.verdict_object import public_object
 from coach.analysis.judging.why_words import has_gone_wrong, why_lines, worst_severity
 from coach.analysis.spelling.printable import cut, printable
-from coach.cli.cluster import FAIL_ON, add_fail_on, add_options
+from coach.cli.cluster import FAIL_ON, add_fail_on, add_options, backend_of
 from coach.cli.text import print_line, say
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.workflows.backend import resolve_backend
 from coach.workflows.watching.until_ended import EndWatch
 
 _WIDTH = 300
@@ -36,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status as for `coach check`: 1 if one has a finding at or above --fail-on, else 2 if one cannot be
     read, else 0; 130 after Ctrl-C."""
-    backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
+    backend = backend_of(args.backend, settings)
     is_json = args.format == "json"
     watch = EndWatch(args.jobs, settings, backend, os.environ)
     teller = _Teller(watch, is_json)

@@ -20,7 +20,7 @@ from coach.analysis.teaching.cohort_standing import (
     verdict_words,
     waiting_long,
 )
-from coach.cli.text import print_json, print_line, print_table, printable
+from coach.cli.text import fields_of, print_json, print_line, print_table, printable
 from coach.config import Settings
 from coach.model.teaching.cohort import Cohort, Count, Person, Summary
 from coach.workflows.teaching.cohort import read_cohort
@@ -151,11 +151,15 @@ def _rate(samples_per_s: float) -> str:
     return f"{samples_per_s:.0f}" if samples_per_s >= 1000 else f"{samples_per_s:.4g}"
 
 
+_FIELDS = (
+    *("run_id", "job_id", "state", "samples_per_s", "step", "max_steps", "is_judged", "is_solved"),
+    *("is_spoiled", "created_time_s", "started_time_s", "last_step_time_s", "ended_time_s", "updated_time_s"),
+)
+
+
 def _as_json(person: Person, is_late: bool, now_s: float) -> dict[str, Any]:
     return {
-        "user": person.user,
-        "uid": person.uid,
-        "is_expected": person.is_expected,
+        **fields_of(person, "user", "uid", "is_expected"),
         "is_pending_long": is_late,
         "runs": [
             {**_run_as_json(each, now_s), "best": _run_as_json(person.best_of(each), now_s)}
@@ -164,37 +168,24 @@ def _as_json(person: Person, is_late: bool, now_s: float) -> dict[str, Any]:
     }
 
 
-def _run_as_json(each: Summary, now_s: float) -> dict[str, Any]:
+def _thing_as_json(each: Summary | Count) -> dict[str, str | None]:
     return {
-        "run_id": each.run_id,
-        "job_id": each.job_id,
         "recipe": None if each.is_drill else each.thing,
         "drill": each.thing if each.is_drill else None,
-        "state": each.state,
-        "samples_per_s": each.samples_per_s,
-        "step": each.step,
-        "max_steps": each.max_steps,
-        "is_judged": each.is_judged,
+    }
+
+
+def _run_as_json(each: Summary, now_s: float) -> dict[str, Any]:
+    return {
+        **fields_of(each, *_FIELDS),
+        **_thing_as_json(each),
         "rule": each.code,
         "severity": None if each.severity is None else each.severity.word,
-        "is_solved": each.is_solved,
-        "is_spoiled": each.is_spoiled,
         "pending_s": each.waiting_s(now_s),
         "silent_s": each.silent_s(now_s),
         "stalled_s": each.stalled_s(now_s),
-        "created_time_s": each.created_time_s,
-        "started_time_s": each.started_time_s,
-        "last_step_time_s": each.last_step_time_s,
-        "ended_time_s": each.ended_time_s,
-        "updated_time_s": each.updated_time_s,
     }
 
 
 def _count_as_json(count: Count) -> dict[str, Any]:
-    return {
-        "recipe": None if count.is_drill else count.thing,
-        "drill": count.thing if count.is_drill else None,
-        "num_finished": count.num_finished,
-        "num_active": count.num_active,
-        "num_failed": count.num_failed,
-    }
+    return {**_thing_as_json(count), **fields_of(count, "num_finished", "num_active", "num_failed")}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coach.cli.acting import end_as_by_ctrl_c
-from coach.cli.text import print_json, print_line, print_table, say
+from coach.cli.text import fields_of, print_json, print_line, print_table, say
 from coach.config import Settings, Switch
 from coach.model.launching.launch import LaunchRequest
 from coach.sources.io import SystemIo
@@ -52,20 +52,17 @@ def _standing(result: DrillResult) -> str:
     return "; ".join(result.misses) or "all well"
 
 
+_FIELDS = ("name", "planted", "run_dir", "seconds_to_finding", "skipped", "found", "mended_by")
+
+
 def _as_json(result: DrillResult) -> dict[str, Any]:
     ratio = result.throughput_ratio
     return {
-        "name": result.name,
-        "planted": result.planted,
-        "run_dir": result.run_dir,
+        **fields_of(result, *_FIELDS),
         "diagnosed": result.is_diagnosed,
-        "seconds_to_finding": result.seconds_to_finding,
         "fixed": result.is_fixed,
         "throughput_ratio": ratio.value if ratio is not None else None,
         "throughput_ratio_noise": ratio.noise if ratio is not None else None,
-        "skipped": result.skipped,
-        "found": result.found,
-        "mended_by": result.mended_by,
         "missed": list(result.misses),
     }
 

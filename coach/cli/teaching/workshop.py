@@ -14,6 +14,7 @@ from coach.cli.acting import end_as_by_ctrl_c
 from coach.cli.reading_io import slurm_io
 from coach.cli.text import (
     add_format,
+    fields_of,
     format_duration,
     format_time,
     print_json,
@@ -160,34 +161,20 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+_FIELDS = (
+    *("name", "run_id", "run_dir", "job_id", "state", "queued_s", "started_time_s", "first_step_s"),
+    *("ended_time_s", "seconds", "gpu_seconds", "problem", "hint", "warnings"),
+)
+
+
 def _as_json(each: Rehearsed) -> dict[str, Any]:
-    found = each.finding
-    return {
-        "name": each.name,
-        "run_id": each.run_id,
-        "run_dir": each.run_dir,
-        "job_id": each.job_id,
-        "state": each.state,
-        "queued_s": each.queued_s,
-        "started_time_s": each.started_time_s,
-        "first_step_s": each.first_step_s,
-        "ended_time_s": each.ended_time_s,
-        "seconds": each.seconds,
-        "gpu_seconds": each.gpu_seconds,
-        "finding": None if found is None else {"rule": found.rule, "name": found.name, "cause": found.cause},
-        "problem": each.problem,
-        "hint": each.hint,
-        "warnings": list(each.warnings),
-    }
+    finding = None if each.finding is None else fields_of(each.finding, "rule", "name", "cause")
+    return {**fields_of(each, *_FIELDS), "finding": finding}
 
 
 def _fit_as_json(day: Fit) -> dict[str, Any]:
     return {
-        "learners": day.learners,
-        "fits": day.fits,
-        "least_s": day.least_s,
-        "most_s": day.most_s,
-        "available_s": day.available_s,
+        **fields_of(day, "learners", "fits", "least_s", "most_s", "available_s"),
         "places": [
             {"name": place.name, "num_nodes": len(place.rooms), "num_gpus": place.num_gpus}
             for place in day.places
