@@ -33,7 +33,7 @@ _GIVE_UP_S = 0.5
 
 OWN_TEXT = {
     "coach.analysis.query.language._COMMA": "what the user typed after -q",
-    "coach.model.toml_lines._STRINGS": "the user's or the site's own configuration",
+    "coach.model.toml_lines._TOKEN": "the user's or the site's own configuration",
     "coach.launch.recipe_file._TRAINER": "matched whole, by a function that is handed it",
     "coach.node.telemetry_file._SERIES": "what the sampler wrote; it cuts each record to 900 bytes",
     "coach.sources.logs.line_filter._CLASS": "a pattern of the program",
