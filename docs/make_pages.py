@@ -1,5 +1,5 @@
-"""Writes docs/made, the pages that git does not keep: rules, causes, wordings, what each trainer changes, and
-the JSON Schemas. `make docs` runs it and puts them into the HTML.
+"""Writes docs/made, the pages that git does not keep: rules, causes, wordings, and what each trainer
+changes. `make docs` runs it and puts them into the HTML.
 
     python docs/make_pages.py
 
@@ -13,7 +13,6 @@ import shutil
 from pathlib import Path
 
 from reference_pages.diffs import diff_pages
-from reference_pages.json_page import schema_pages
 from reference_pages.registers import causes_page, wordings_page
 from reference_pages.rules import rule_pages
 
@@ -27,7 +26,6 @@ def pages() -> dict[str, str]:
         "wordings.md": wordings_page(),
         **{f"rules/{name}": text for name, text in rule_pages().items()},
         **{f"diffs/{name}": text for name, text in diff_pages().items()},
-        **{f"schemas/{name}": text for name, text in schema_pages().items()},
     }
 
 

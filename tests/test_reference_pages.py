@@ -58,7 +58,6 @@ def test_links_of_the_pages_that_git_does_not_keep_lead_to_each_other_or_to_file
         "wordings.md",
         "rules/GPU005.md",
         "diffs/ddp.md",
-        "schemas/check.json",
     } <= pages.keys()
     made = Path(os.path.normpath(REPOSITORY / "docs" / "made"))
     linked = {
@@ -71,7 +70,7 @@ def test_links_of_the_pages_that_git_does_not_keep_lead_to_each_other_or_to_file
     assert inside - pages.keys() == set()
     assert [path for path in linked if not path.is_relative_to(made) and not path.exists()] == []
     assert pages.keys() - inside == {"causes.md", "wordings.md"} | {
-        f"{folder}/README.md" for folder in ("rules", "diffs", "schemas")
+        f"{folder}/README.md" for folder in ("rules", "diffs")
     }
 
 

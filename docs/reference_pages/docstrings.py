@@ -1,4 +1,4 @@
-"""The sentences of a class and below its fields: Python forgets some of them, its source does not."""
+"""The sentences below the fields of a class: Python forgets them, its source does not."""
 
 from __future__ import annotations
 
@@ -24,12 +24,6 @@ def field_sentences(cls: type) -> dict[str, str]:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
                 found[name] = " ".join(said.split())
     return found
-
-
-def class_sentence(cls: type) -> str:
-    """The first paragraph of its docstring; empty where it has none."""
-    said = ast.get_docstring(_tree(cls)) or ""
-    return " ".join(said.partition("\n\n")[0].split())
 
 
 @cache

@@ -31,7 +31,7 @@ _MORE = """\
 which findings explain which. `coach explain --list` lists all rules. What the rules look for in logs stands
 in `coach/rules/wordings/*.toml`: each row has its pattern, a line that it matches, and where that was met.
 `coach recipes NAME --diff` shows what a trainer changes of the step before. `make docs` makes pages of all
-of these, with JSON Schemas. [Ten pictures](../screens/README.md) show screens."""
+of these. [Ten pictures](../screens/README.md) show screens."""
 
 
 def index_page(pages: Mapping[str, str]) -> str:

@@ -1,147 +1,96 @@
-"""The page of all JSON documents, and their schemas."""
+"""The page of all JSON documents: their examples, which the tests hold coach to."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from reference_pages.documents import (
-    ALL,
-    COLUMNS,
-    COMMAND_DOCUMENTS,
-    FILE_DOCUMENTS,
-    TELEMETRY,
-    Document,
-    schema_of,
-)
-from reference_pages.json_schema import Schema
-from reference_pages.markdown import UNSTORED, block, code, page, table, text
+from coach.cli import COMMANDS_BY_TASK
+from reference_pages.markdown import block, code, page, table, text
 
-_EXAMPLES = Path(__file__).resolve().parents[2] / "tests" / "json_examples"
-"""NAME.json is printed below the document of this name."""
+EXAMPLES = Path(__file__).resolve().parents[2] / "tests" / "json_examples"
+"""tests/json_documents.py describes the files."""
+_WIDTH = 100
 _INTRODUCTION = """\
 Each command that has `--format json` prints one object on standard output; progress and notes go to
 standard error. `coach attach`, metrics and telemetry are lines, each an object. A list has a plural
 noun as its key. Text of other people stands there verbatim: JSON's escapes keep a terminal safe, and
 bytes that are no UTF-8 are surrogate escapes.
 
-`make docs` writes a [JSON Schema](https://json-schema.org/) (draft 2020-12) of each document into
-`docs/made/schemas`, under the name that stands with the document. The tests hold what is printed to them.
-A key without *may be missing* is always there; a value that was not measured, or is not known, is null.
-Times are seconds since the epoch, durations are seconds. States of jobs and nodes are Slurm's words, also
-of local runs; a newer Slurm may have others.
+Each document has examples, the fullest first. The tests hold what coach prints to them. A key that one of
+them lacks may be missing; all others are always there. A value that was not measured, or is not known, is
+null: the examples show where. A number that is not finite is the text `"NaN"`, `"Infinity"` or
+`"-Infinity"`. Times are seconds since the epoch, durations are seconds. States of jobs and nodes are Slurm's
+words, also of local runs; a newer Slurm may have others.
 
 `schema` is the version of a document. It grows when a key goes or changes its meaning. A later version
 of coach may add keys under the same number: read those that you know, and pass over the others."""
-_OBJECTS = "Objects that stand inside of several documents, and those that are long."
 
 
-class JsonPage:
-    """json.md."""
-
-    def __init__(self) -> None:
-        self._objects: dict[str, Schema] = {}
-        self.text = page("JSON", *self._parts())
-
-    def _parts(self) -> Iterable[str]:
-        yield _INTRODUCTION
-        yield "## What commands print"
-        for document in (*COMMAND_DOCUMENTS, *COLUMNS):
-            yield from self._document(document)
-        yield "## Files of a run directory"
-        for document in (*FILE_DOCUMENTS, TELEMETRY):
-            yield from self._document(document)
-        yield "## Objects"
-        yield _OBJECTS
-        for name, schema in sorted(self._objects.items()):
-            yield f"### {name}"
-            yield from self._described(schema)
-
-    def _document(self, document: Document) -> Iterable[str]:
-        schema = schema_of(document)
-        for name, each in schema.get("$defs", {}).items():
-            known = self._objects.setdefault(name, each)
-            assert known == each, f"two objects are called {name}"
-        yield f"### {text(document.made_by)}"
-        yield f"{'Lines, each an object' if document.is_line else 'One object'}: `{document.name}.json`."
-        yield from self._described(schema)
-        example = _EXAMPLES / f"{document.name}.json"
-        if example.exists():
-            yield "For example:"
-            yield block(example.read_text(encoding="utf-8"), "json")
-
-    def _described(self, schema: Schema) -> Iterable[str]:
-        if "description" in schema:
-            yield text(schema["description"])
-        if "anyOf" in schema:
-            yield "One of:"
-            for each in schema["anyOf"]:
-                yield from self._described(_looked_up(each, schema))
-        if "properties" in schema:
-            required = set(schema.get("required", ()))
-            rows = [
-                (
-                    code(name),
-                    _type(value) + ("" if name in required else "; may be missing"),
-                    text(value["description"]) if "description" in value else "",
-                )
-                for name, value in schema["properties"].items()
-            ]
-            yield table(("key", "value", "means"), rows)
+def documents(folder: str = ".") -> dict[str, dict[str, Any]]:
+    """Name → what the file of each document in this folder has."""
+    paths = sorted((EXAMPLES / folder).glob("*.json"), key=lambda path: path.stem)
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def json_page() -> str:
     """docs/reference/json.md."""
-    return JsonPage().text
+    commands = [name for names in COMMANDS_BY_TASK.values() for name in names]
+    printed = documents()
+    by_command = sorted(
+        printed.values(), key=lambda each: commands.index(each["made_by"].replace(",", "").split()[1])
+    )
+    parts = [_INTRODUCTION, "## What commands print"]
+    for document in by_command:
+        parts += _document(document, printed)
+    parts.append("## Files of a run directory")
+    for document in documents("run_directory").values():
+        parts += _document(document, printed)
+    return page("JSON", *parts)
 
 
-def schema_pages() -> dict[str, str]:
-    """File name → text of each schema, and of the page that lists them."""
-    rows = [(f"[{each.name}.json]({each.name}.json)", text(each.made_by)) for each in ALL]
-    schemas = {
-        f"{each.name}.json": json.dumps(schema_of(each), indent=1, ensure_ascii=False) + "\n" for each in ALL
-    }
-    return {"README.md": page("JSON Schemas", table(("schema", "of"), rows), made_by=UNSTORED), **schemas}
+def laid_out(value: Any, room: int = _WIDTH) -> str:
+    """JSON on one line if it fits into the room. Else numbers and words fill lines, and each object or list
+    has a line of its own."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(line) <= room or not value or not isinstance(value, dict | list):
+        return line
+    if isinstance(value, list):
+        parts, ends = [laid_out(each, room - 2) for each in value], "[]"
+    else:
+        names = {key: f"{json.dumps(key, ensure_ascii=False)}: " for key in value}
+        parts, ends = [name + laid_out(value[key], room - 2 - len(name)) for key, name in names.items()], "{}"
+    body = ",\n".join(_filled(parts, room - 2)).replace("\n", "\n  ")
+    return f"{ends[0]}\n  {body}\n{ends[1]}"
 
 
-def _looked_up(schema: Schema, whole: Schema) -> Schema:
-    reference = schema.get("$ref")
-    return schema if reference is None else whole["$defs"][reference.rpartition("/")[2]]
+def _filled(parts: Iterable[str], room: int) -> Iterator[str]:
+    """Neighbours without an end of their own, joined as long as the room lasts."""
+    line = ""
+    for part in parts:
+        if line and (part[-1] in "]}" or line[-1] in "]}" or len(line) + len(part) + 3 > room):
+            yield line
+            line = part
+        else:
+            line = f"{line}, {part}" if line else part
+    yield line
 
 
-_WORDS: Mapping[str, str] = {
-    "string": "text",
-    "integer": "whole number",
-    "number": "number",
-    "boolean": "true or false",
-    "null": "null",
-    "object": "object",
-    "array": "list",
-}
-
-
-def _type(schema: Mapping[str, Any]) -> str:
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
-    if "const" in schema:
-        return code(json.dumps(schema["const"]))
-    if "enum" in schema:
-        return ", ".join(code(json.dumps(value)) for value in schema["enum"])
-    if "anyOf" in schema:
-        return _with_null([_type(each) for each in schema["anyOf"]])
-    said = schema.get("type")
-    if isinstance(said, list):
-        return _with_null([_WORDS[each] for each in said])
-    if said == "array" and "items" in schema:
-        return f"list of: {_type(schema['items'])}"
-    values = schema.get("additionalProperties")
-    if isinstance(values, dict) and values:
-        return f"object, each value: {_type(values)}"
-    return _WORDS.get(str(said), "anything")
-
-
-def _with_null(words: list[str]) -> str:
-    return " or ".join(sorted(words, key=lambda word: word == "null"))
+def _document(document: Mapping[str, Any], printed: Mapping[str, Any]) -> Iterator[str]:
+    yield f"### {text(document['made_by'])}"
+    yield text(" ".join([document["about"], document.get("others", "")]).strip())
+    rows = {path: text(sentence) for path, sentence in document.get("means", {}).items()}
+    for path, words in document.get("words", {}).items():
+        rows[path] = f"{rows.get(path, '')} One of {', '.join(map(code, words))}.".strip()
+    for path, like in document.get("like", {}).items():
+        name, _, place = like.partition(":")
+        where = (
+            f"{code(place)} of {text(printed[name]['made_by'])}" if place else text(printed[name]["made_by"])
+        )
+        rows[path] = f"{rows.get(path, '')} As in {where}.".strip()
+    if rows:
+        yield table(("key", "means"), ((code(path), sentence) for path, sentence in rows.items()))
+    for example in document["examples"]:
+        yield block(laid_out(example), "json")

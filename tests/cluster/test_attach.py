@@ -19,7 +19,7 @@ from coach.workflows.watching.recording import open_replay
 from tests.cluster.processes import Daemon, with_environment
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
-from tests.json_documents import assert_valid, strict
+from tests.json_documents import assert_fits, strict
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -49,7 +49,7 @@ class Attached:
         lines = self.output.read_text().splitlines(keepends=True)
         found = [strict(line) for line in lines if line[-1:] == "\n"]
         for record in found:
-            assert_valid("attach", record)
+            assert_fits("attach", record)
         return found
 
     def wait_for(self, *nodes: str) -> None:

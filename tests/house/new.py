@@ -178,18 +178,11 @@ def new_command(_: str, name: str) -> list[str]:
     words = {"name": name, "title": name.replace("_", " ")}
     change.file(f"coach/cli/{name}.py", "command.txt", words)
     change.file(f"tests/cli/test_{name}.py", "test_command.txt", words)
+    change.file(f"tests/json_examples/{name}.json", "json_example.txt", words)
     summary = f'        "{name}": "show where coach keeps its runs ({name})",'
     change.line("coach/cli/__init__.py", '        "sample": "', summary)
     line = f'    "{name}": [[], ["--format", "json"]],'
     change.line("tests/test_hostile_text.py", '    "sample": [["--once"]],', line)
-    document = f"class {_class(name)}Document(TypedDict):"
-    body = (
-        f'{document}\n    """Where coach keeps its runs."""\n\n    schema: Schema1\n'
-        f"    places: list[dict[str, str]]\n\n"
-    )
-    change.line("docs/reference_pages/json_types/keeping.py", "class RunsDocument(TypedDict):", body)
-    line = f'    Document("{name}", "coach {name}", keeping.{_class(name)}Document),'
-    change.line("docs/reference_pages/documents.py", '    Document("runs", "coach runs",', line)
     line = f'    "{name}": "coach {name}",'
     change.line("docs/reference_pages/commands.py", '    "sample": "coach sample', line)
     change.write()
@@ -197,7 +190,7 @@ def new_command(_: str, name: str) -> list[str]:
     return [
         *change.made,
         "docs/reference (made anew)",
-        "next: in docs/reference_pages, the type of its JSON in json_types, its example in commands.py",
+        f"next: its JSON in tests/json_examples/{name}.json, its example in docs/reference_pages/commands.py",
         "next: it stands under `set up`: move its line in COMMANDS_BY_TASK of coach/cli/__init__.py to the "
         "task that it serves, with a summary of its own",
         "next: what adds up or judges goes to coach/analysis, I/O in several steps to coach/workflows",
