@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 Schema1 = Annotated[int, Literal[1]]
@@ -10,11 +9,3 @@ Schema1 = Annotated[int, Literal[1]]
 NotFinite = Literal["NaN", "Infinity", "-Infinity"]
 Number = Annotated[float | str | None, float | NotFinite | None]
 """A number, a word for one that is not finite, or null where it was not measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """An object with the keys of several classes, and a name of its own."""
-
-    name: str
-    classes: tuple[type, ...]
