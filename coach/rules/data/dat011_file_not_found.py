@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.aftermath import tail_of, was_outlived
+from coach.rules.from_logs.aftermath import tail_of, was_outlived, was_passed_by
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 _FIELDS = (
@@ -81,9 +81,8 @@ class FileNotFound(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        if "copied" in hit.fields and _errs_below(hit, snapshot):
-            return False
-        if ("shell" in hit.fields or "copied" in hit.fields) and was_outlived(hit, snapshot):
+        is_of_a_shell = "shell" in hit.fields or "copied" in hit.fields
+        if is_of_a_shell and (was_passed_by(hit, snapshot) or was_outlived(hit, snapshot)):
             return False
         return hit.signature != "asserted" or any("AssertionError" in line for line in hit.traceback[-1:])
 
@@ -139,12 +138,6 @@ def _where_it_should_be(hit: LogHit | None, path: str | None) -> Iterable[Fix]:
         yield Fix("If it was moved, removed or misspelt, correct the path where the job names it")
     else:
         yield Fix("Name it by its full path, on a file system that compute nodes see")
-
-
-def _errs_below(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if an exception follows a failed copy: the program started, and its own error says more."""
-    tail = tail_of(hit, snapshot)
-    return tail is not None and any(block.first_line > hit.line for block in tail.blocks)
 
 
 def _missing(hit: LogHit | None) -> str | None:

@@ -19,7 +19,7 @@ from coach.rules.from_logs.aftermath import lines_below, only_error, went_on
 from coach.rules.from_logs.last_error_block import Block, BlockKind, block_of, last_error_block
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.outcome import exit_status, has_good_end, signal_of
-from coach.rules.from_logs.quoted_evidence import MAX_QUOTE_CHARS, quote
+from coach.rules.from_logs.quoted_evidence import MAX_QUOTE_CHARS, is_library, quote
 
 _BAD_STATES = frozenset(
     {"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED"}
@@ -137,13 +137,19 @@ def _last_thing_said(snapshot: TargetSnapshot) -> Block | None:
 
 
 def _is_the_end(block: Block, tail: LogTail, snapshot: TargetSnapshot) -> bool:
-    if block.num_alive or not tail.is_counted or _OF_A_PEER.match(block.said):
+    if block.num_alive or not tail.is_counted or (_OF_A_PEER.match(block.said) and not _is_of_main(block)):
         return False
     if went_on(block.hit, snapshot):
         return False
     # A script goes on after a failed command: below losses, such a line may come from its clean-up.
     has_trained = any(hit.rule == PROGRESS.rule and hit.file == tail.file for hit in snapshot.log_hits)
     return not (block.is_of_a_shell and has_trained)
+
+
+def _is_of_main(block: Block) -> bool:
+    """True if the traceback begins in the user's own main module: no process waits for it."""
+    frames = block.traceback.all_frames if block.traceback is not None else ()
+    return bool(frames) and frames[0].function == "<module>" and not is_library(frames[0].text)
 
 
 def _quoted(block: Block | None) -> Iterable[Evidence]:

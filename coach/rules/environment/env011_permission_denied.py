@@ -11,7 +11,7 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.placement import without_node
-from coach.rules.from_logs.aftermath import was_outlived
+from coach.rules.from_logs.aftermath import was_outlived, was_passed_by
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 _NOT_RUN = re.compile(r": (?:line )?\d+: |trying to connect to the [Dd]ocker")
@@ -59,9 +59,10 @@ class PermissionDenied(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        return hit.signature != "shell" or not was_outlived(
-            hit, snapshot, _LINES_WITHOUT if _NOT_RUN.search(hit.text) else 1
-        )
+        if hit.signature != "shell":
+            return True
+        num_lines = _LINES_WITHOUT if _NOT_RUN.search(hit.text) else 1
+        return not (was_passed_by(hit, snapshot) or was_outlived(hit, snapshot, num_lines))
 
     def cause_of(self, hit: LogHit) -> str | None:
         # wandb did not refuse an account: the program calls it without a key.

@@ -52,11 +52,15 @@ _ENDED_WELL = re.compile(
     r"(?! (?:on (?!\d{4})|using |only |with (?:mixed|automatic|amp|[bf][fp]?\d+|exit|code|status|errors?)\b))"
     r"|\bdone training\b"
     r"|\b(?<!not )(?<!n't )(?<!be )(?:finished|exits|(?<!completed )completed) successfully\b"
-    r"|`Trainer\.fit` stopped"
+    r"|`Trainer\.fit` stopped(?!: No training batches)"
 )
 """Lines that report a successful end, by the program or its script. "Training will be done on cuda:0" and
 "Training could not be completed" do not."""
 
+_TASKS_DIED = re.compile(
+    r"srun: error: \S+: tasks? \[?(?P<tasks>[\d,-]{1,200})\]?: (?:Exited with exit code [1-9]|Killed|Out Of Memory"
+    r"|Segmentation|Aborted|Bus error)"
+)
 _TESTS_PASSED = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)(?>.*?\d passed\b).* in [\d.:]+")
 """pytest's last line when all tests passed: the errors above it were expected."""
 
@@ -86,6 +90,8 @@ _SHELL_JOB = re.compile(r": line \d+: +\d+ (?:Killed|Terminated|Hangup|Interrupt
 _OF_A_PROGRAM = re.compile(rf"{_DEATH.pattern}|{_SHELL_JOB.pattern}|^\W*[Ee]xit (?:code|status)\b")
 """Messages about the end of a program. The script may go on and print "done" nevertheless."""
 
+PROGRAM = "syntax"
+"""The signature of errors of programs in other languages than Python, of COD001."""
 _MAX_LINE_CHARS = 2000
 """Patterns see only this many characters of a line."""
 _PREFIX = re.compile(
@@ -97,6 +103,8 @@ _QUIET = re.compile(
     r"\W*$|srun: |slurmstepd|make(?:\[\d+\])?: |wandb: |\[W\d{3,4} |\s|[-=*^~+#]{3,}|.*(?:\b[Ee]xit(?:ed|ing"
     r"|s)?\b|[Kk]illed|[Tt]erminat|\b[Aa]bort|\bfailed\b|[Cc]ore dumped|Error\b|ERROR\b|error:)"
     r"|(?:See|For more|Please|Try|Run|Hint|Note|note:|hint:|help:|use|Use|If)\b|frame #\d|File \""
+    r"|(?:Calls|Stacktrace|Backtrace|Work dir|Tip): ?|in expression starting at |Execution halted|Caused by:"
+    r"|(?:real|user|sys)\t\d|\*\*\* "
 )
 """A line that is no sign of life: it belongs to the error or to the end of the program."""
 
@@ -150,12 +158,26 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot, is_running_enough: bool = Tru
         return True
     if tail is None:
         return not hit.traceback and losses_after(hit, snapshot)
+    if hit.rank is not None and _is_told_dead(hit.rank, lines_after(hit, tail)):
+        return False
     signs = _signs(tail, snapshot)
     if _was_expected(hit, tail, signs):
         return True
     if losses_after(hit, snapshot):
         return not hit.traceback or tail.num_lines - hit.line > MAX_FLUSHED_LINES
     return _lived_long_after(hit, tail, signs) or _came_again_and_was_outlived(hit, tail, signs)
+
+
+def _is_told_dead(rank: int, lines: Sequence[str]) -> bool:
+    """True if srun says that the task of this rank failed: what other ranks print on proves nothing for it."""
+    ranges = [
+        part.split("-")
+        for line in lines
+        if (found := _TASKS_DIED.match(line))
+        for part in found["tasks"].split(",")
+        if part.strip("-")
+    ]
+    return any(int(each[0]) <= rank <= int(each[-1] or each[0]) for each in ranges)
 
 
 def is_hidden_by_status(hit: LogHit, snapshot: TargetSnapshot) -> bool:
@@ -300,6 +322,15 @@ def was_outlived(hit: LogHit, snapshot: TargetSnapshot, num_lines: int = 1) -> b
     signs, start = _signs(tail, snapshot), _below(hit, tail)
     num_told = signs.num_told[-1] - signs.num_told[start]
     return num_told >= num_lines and signs.death_from(start) is None
+
+
+def was_passed_by(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if a program's own error follows a shell's message: its script went on, and the program's error says
+    more."""
+    tail = tail_of(hit, snapshot)
+    later = (block for block in tail.blocks if block.first_line > hit.line) if tail is not None else ()
+    told = (each for each in snapshot.log_hits if each.signature == PROGRAM and each.file == hit.file)
+    return any(not block.is_ignored for block in later) or any(each.line > hit.line for each in told)
 
 
 def ended_well(hit: LogHit, tail: LogTail, snapshot: TargetSnapshot) -> bool:

@@ -138,7 +138,8 @@ class EndingRule(Rule):
         first = earliest(deadly or hits)
         ranks = sorted({hit.rank for hit in deadly or hits if hit.rank is not None})
         summary = self.summary(first, snapshot) + (f" ({ranks_text(ranks)})" if ranks else "")
-        severity, confidence = self.severity_of(first), self.confidence_of(first)
+        severities = [self.severity_of(hit) for hit in deadly or hits]
+        severity, confidence = None if None in severities else severities[0], self.confidence_of(first)
         if not deadly and self._is_suspect(first, snapshot):
             below = f"{lines_below(first, snapshot):,} lines before the end of the log"
             summary, confidence = f"{summary}: the only error, but {below}", min(confidence, 0.5)

@@ -46,13 +46,30 @@ _FATAL = re.compile(
     r"|F\d{4} \d\d:\d\d:|make(?:\[\d+\])?: \*\*\* |thread '.{0,80}' panicked at |panic: |Aborted\b"
     r"|Abort\(\d+\)|terminate called "
     rf"|(?:[A-Z]\w{{0,60}}\.){{0,6}}\w{{0,60}}(?:Error|Exception|Exit|Interrupt):{_NUMBER} \S"
+    r"|Error in |Execution halted|ERROR ~ |Error executing process|WorkflowError|Exiting because a job execution"
+    r"|(?:MPI_ABORT was|application called MPI_A|Fatal error in P?MPI_|\*\*\* An error occurred in MPI_)"
+    r"|(?:mpirun|mpiexec|prterun)\b.{0,80}(?:detected|noticed|was unable|has exited)|=   BAD TERMINATION"
+    r"|Exception in thread \"|Error: Could not find or load main class|ERROR STOP|Error termination"
+    r"|A worker died or was killed|wandb: ERROR "
+    r"|(?:nslookup|wget|curl|ping|ssh|git|tar|cp|mv|cat|ls|cd)(?:\(\d+\))?: (?:can't|bad address|cannot|\S.*: No such file|\(\d+\) )"
 )
 """Starts of lines with which the program, or the tool that starts it, gives up."""
 _STATUS = re.compile(
-    r"\b(?:exited|exit(?:s|ing)?|returned|terminated|failed|died|crashed)\b.{0,60}?\b(?:code|status"
+    r"(?<!NOTE: )\b(?:exited|exit(?:s|ing)?|returned|terminated|failed|died|crashed)\b.{0,60}?\b(?:code|status"
     r"|signal)\b[ :=]{1,3}-?[1-9]"
     r"|\breturned non-zero exit status\b|\bexit ?code *[:=] *-?[1-9]"
 )
+_LOGGED = re.compile(
+    r".{0,120}?(?:\[(?:ERROR|CRITICAL|FATAL) *\]|[|-] (?:ERROR|CRITICAL|FATAL)\b"
+    r"|\d\]? (?:\[[^\]]{1,60}\] )?(?:ERROR|CRITICAL|FATAL)\b)|(?:ERROR|CRITICAL):[\w.]{1,80}:"
+)
+"""A line that a logger prints at level ERROR: an end if hardly a line follows."""
+_MAX_BELOW_LOGGED = 2
+_EPILOGUE = re.compile(
+    r"(?i)\s*(?:exit[ _]status\s*[:=]?\s+-?[1-9]\d*\s*$|exited with (?:exit code [1-9]|signal)|failed\s+[1-9]\d* +: "
+    r"|state: (?:failed|timeout|out_of_memory|node_fail)\b|job_state\s*=\s*f\b)"
+)
+"""What a batch system says below the output of a job that failed."""
 _BROAD = re.compile(
     (
         r"\b(?:error|fatal|failed|failure|exception|cannot|can't|could not|unable to|not found|no such|denied"
@@ -174,7 +191,9 @@ def _can_end(block: ErrorBlock, tail: LogTail) -> bool:
 
 
 def _is_error(line: str) -> bool:
-    return bool(_FATAL.match(line) or _SHELL.match(line) or _STATUS.search(line))
+    return bool(
+        _FATAL.match(line) or _SHELL.match(line) or _STATUS.search(line) or _LOGGED.match(line) or _EPILOGUE.match(line)
+    )
 
 
 def _traceback(tail: LogTail, lines: Sequence[str], block: ErrorBlock) -> Block:

@@ -15,10 +15,10 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit, LogTail, Signature
 from coach.rules.advice.circumstances import fixes_of_wording
 from coach.rules.base import Need, Rule
-from coach.rules.from_logs.aftermath import ended_well, is_below, losses_after, tail_of
+from coach.rules.from_logs.aftermath import ended_well, is_below, losses_after, num_alive_after, tail_of
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 
 REQUEUES = re.compile(r"\b(?:[Rr]eque(?:ued|u?e?ing)|scontrol requeue|[Rr]esubmitt(?:ed|ing))\b")
@@ -99,8 +99,17 @@ def _was_outlived(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     tail = tail_of(hit, snapshot)
     if tail is None:
         return False
+    if hit.fields.get("what") is not None and _is_of_an_earlier_job(hit, tail):
+        return True
     trained_on = losses_after(hit, snapshot)
     is_resumed = trained_on or is_below(_RESUMED, hit, snapshot)
     if ended_well(hit, tail, snapshot) and (is_resumed or hit.fields.get("what") != "JOB"):
         return True
     return trained_on and tail.num_lines - hit.line > _STILL_FLUSHED_LINES
+
+
+def _is_of_an_earlier_job(hit: LogHit, tail: LogTail) -> bool:
+    """True if the log was appended to: the line is its first, or many lines that no dying process prints
+    follow."""
+    num_alive = num_alive_after(hit, tail)
+    return num_alive > _STILL_FLUSHED_LINES or (hit.line == 1 and num_alive > 0)
