@@ -96,6 +96,7 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
         confidence=0.8,
         subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
         fixes=(rename(*hides),) if hides is not None else _fixes(first, place, frame is not None, snapshot),
+        cause=next((row.wording.cause for row in _rows(first, snapshot) if row.wording and row.wording.cause), None),
         since_s=first.time_s,
     )
     return told_as_hidden(hit, snapshot)
@@ -138,12 +139,15 @@ def _fixes(
     """The fixes of the wording, by rows that hold advice alone, or else one general fix."""
     if place is not None:
         return (Fix(_advice_on_place(place[0])),)
-    rows = [
-        row for row in hits_of(snapshot, hit.rule, "advice") if (row.file, row.line) == (hit.file, hit.line)
-    ]
-    known = next(filter(None, (fixes_of_wording(row, snapshot) for row in (hit, *rows))), ())
+    known = next(filter(None, (fixes_of_wording(row, snapshot) for row in _rows(hit, snapshot))), ())
     of_settings = None if is_line_shown else _OF_SETTINGS.get(hit.signature)
     return known or (Fix(of_settings or _advice_on_key(hit) or (_CORRECT if is_line_shown else _FIND)),)
+
+
+def _rows(hit: LogHit, snapshot: TargetSnapshot) -> list[LogHit]:
+    """The hit, and those of rows at its line that hold advice alone."""
+    rows = hits_of(snapshot, hit.rule, "advice")
+    return [hit, *(row for row in rows if (row.file, row.line) == (hit.file, hit.line))]
 
 
 def _advice_on_key(hit: LogHit) -> str | None:
@@ -191,6 +195,8 @@ def _words_of_hydra(hit: LogHit, snapshot: TargetSnapshot) -> str:
     end = hit.line - tail.first_line if tail is not None else 0
     above = tail.plain[max(0, end - MAX_LINES_OF_HYDRA) : end] if tail is not None and end > 0 else ()
     lines = [line.strip() for line in above]
+    if "halted" in hit.fields:  # R: the last error above it
+        return next((line for line in reversed(lines) if line.startswith(("Error in ", "Error: "))), "")
     place = next((place for place, line in enumerate(lines) if _HYDRA_SAYS.match(line)), len(lines))
     num_lines = 2 if lines[place:] and lines[place].endswith(":") else 1
     return " ".join(lines[place : place + num_lines])

@@ -23,6 +23,7 @@ _FIELDS = (
     "fopen",
     "hub",
     "parent",
+    "unwritten",
     "old",
     "opened",
     "told",

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.from_logs.aftermath import num_alive_after, tail_of
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of
+
+_JAX_TASK = re.compile(r"/task:(\d{1,6})")
+_MIN_WAITS = 3
+"""torch prints the first such line after some seconds, and the next ones each ten."""
 
 
 class RendezvousTimeout(EndingRule):
@@ -40,7 +46,19 @@ class RendezvousTimeout(EndingRule):
     name = "rendezvous-timeout"
     cause = "rendezvous_timeout"
 
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        """False for a rank that waits, if more was printed, or if it has not waited long."""
+        if hit.signature != "waiting":
+            return True
+        waits, tail = hits_of(snapshot, self.code, "waiting"), tail_of(hit, snapshot)
+        last = max(waits, key=lambda each: each.line)
+        return tail is not None and len(waits) >= _MIN_WAITS and num_alive_after(last, tail) == 0
+
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "workers" in hit.fields:
+            return f"The log ends while {hit.fields['workers']} of {hit.fields['world']} ranks wait for the others"
+        if missing := _missing(hit):
+            return f"The tasks {missing} did not come to the coordinator's barrier in time"
         fields = _count(snapshot) or hit.fields
         if "joined" in fields:
             return (
@@ -54,6 +72,19 @@ class RendezvousTimeout(EndingRule):
         return "The ranks did not find each other in time"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and (missing := _missing(hit)):
+            yield Fix(f"Look at the first error of task {missing}, which did not come: it is the cause")
+            yield Fix(
+                "Give all processes the same coordinator_address, num_processes and a process_id of their own: "
+                "on Slurm jax.distributed.initialize() without arguments takes them from srun's tasks"
+            )
+            return
+        if hit is not None and "workers" in hit.fields:
+            yield Fix(
+                f"Start {hit.fields['world']} ranks, as WORLD_SIZE says: without srun in front of it only one "
+                "process starts",
+                command=f"srun --ntasks={hit.fields['world']} python PROGRAM",
+            )
         if (count := _count(snapshot)) is not None:
             yield Fix(
                 f"See if the job starts {count['expected']} ranks, as WORLD_SIZE says: srun's --ntasks, or "
@@ -64,6 +95,14 @@ class RendezvousTimeout(EndingRule):
             "Give all nodes the same address, of the first node of the job",
             command='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1)',
         )
+
+
+def _missing(hit: LogHit) -> str | None:
+    """The tasks that JAX's coordinator waited for in vain, as its message lists them; None for another
+    message."""
+    message = hit.block.message if hit.block is not None else hit.text
+    tasks = sorted(set(map(int, _JAX_TASK.findall(message)))) if "arrier timed out" in message else []
+    return ", ".join(map(str, tasks)) or None
 
 
 def _count(snapshot: TargetSnapshot) -> Mapping[str, str] | None:

@@ -89,6 +89,9 @@ class ModuleNotFound(EndingRule):
         module = _module(hit)
         if module is not None and module.startswith(_NUMPY_2):
             return f"The file was written by numpy 2, and the numpy that reads it is older: no {module}"
+        other = {"r_package": "R", "julia_package": "Julia"}
+        if language := next((key for key in other if key in hit.fields), None):
+            return f"The {other[language]} package {hit.fields[language]} is missing in the job's environment"
         named = f"The Python module {module}" if module is not None else "A Python module that it needs"
         near = _near(hit)
         if near is not None:

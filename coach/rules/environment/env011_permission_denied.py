@@ -66,7 +66,7 @@ class PermissionDenied(EndingRule):
 
     def cause_of(self, hit: LogHit) -> str | None:
         # wandb did not refuse an account: the program calls it without a key.
-        return "code_error" if "UsageError" in hit.text else None
+        return "code_error" if "UsageError" in hit.text else super().cause_of(hit)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "UsageError" in hit.text:

@@ -17,6 +17,7 @@ from coach.rules.from_logs.quoted_evidence import hits_of
 _TIMED_OUT = re.compile(r"[Tt]imed? ?out|Connection refused")
 _LAST_MIRROR = "Error downloading "
 """torchvision prints why each mirror failed, and raises an error without a reason after the last one."""
+_BROKE_OFF = re.compile(r"IncompleteRead|ChunkedEncodingError|RemoteDisconnected|Connection broken")
 _TRACKERS = re.compile(r"wandb|comet\.com|neptune\.ai|mlflow")
 
 
@@ -65,6 +66,8 @@ class NoNetwork(EndingRule):
         return 0.7 if _TIMED_OUT.search(hit.text) else self.confidence
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if _BROKE_OFF.search(hit.text):
+            return "A transfer broke off before its end: the network is there, and lost the connection"
         hosts = (host_of(each.text) for each in (hit, *hits_of(snapshot, self.code)))
         host = next((host for host in hosts if host), None)
         return f"A download failed: {host or 'the internet'} cannot be reached from the job"

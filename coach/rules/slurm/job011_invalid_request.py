@@ -82,6 +82,8 @@ class InvalidRequest(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         words = hit.fields.get("why") or hit.fields.get("words") or hit.fields.get("option") or ""
+        if hit.signature == "launch":
+            return f"The ranks were not started: {words.strip()[:200]}"
         if hit.text.startswith("srun:") and _STEP.search(hit.text):
             return f"Slurm refused a step of the job: {words.strip()[:200]}"
         return f"Slurm refused the request: {words.strip()[:200]}"

@@ -155,9 +155,9 @@ def _message_below(
             return said, None
         line = data[place:end]
         words = decode(line[len(prefix) :]) if line.startswith(prefix) else ""
-        if not _SAYS.match(words) or PREFIX.match(words):
+        if b"\r" in line or not _SAYS.match(words) or PREFIX.match(words):
             break
-        is_indented = is_indented or (not said and words[0].isspace())
+        is_indented = is_indented or (is_bare and not said and words[0].isspace())
         wrapped = _WRAPPED_ON if said else _WRAPPED
         if not (words[0].isspace() if is_indented else (is_bare and not said) or wrapped.match(words)):
             break
