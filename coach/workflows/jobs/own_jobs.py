@@ -29,7 +29,7 @@ from coach.sources.runs.run_list import read_listed_run
 from coach.sources.slurm.named_jobs import job_rows_query, parse_job_rows
 from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.lost_submits import Standing, ask_for_jobs
-from coach.workflows.judging.targets import hint_for_hidden_job, known_cluster, list_runs, run_index
+from coach.workflows.judging.targets import hint_for_hidden_job, known_cluster, known_runs
 
 
 class NotYours(UserError):
@@ -95,7 +95,7 @@ def run_of(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> R
 
     If several runs have the job's number, the newest that can be the job's.
     """
-    known = list_runs(io, settings.runs_root, run_index(settings))
+    known = known_runs(settings, io)
     here = [run for run in known if not is_of_another_cluster(run, known_cluster(settings))]
     named = named_run(target, here)
     numbered = [run for run in here if run.job_id == target]
@@ -153,7 +153,7 @@ def _name(
             f"for example {job_id}_[2,5-7]; {job_id}+1 is one part of a heterogeneous job",
         )
     if not is_job_id(job_id):
-        named = named_run(target, list_runs(io, settings.runs_root, run_index(settings)))
+        named = named_run(target, known_runs(settings, io))
         if named is not None:
             return _name_run(named.run_id, Path(named.run_dir), settings, io)
         raise UserError(f"{target!r}: neither a run in {settings.runs_root} nor a job id")

@@ -284,19 +284,17 @@ def target_sources(
     reports them. `index` saves reading the files of ended runs."""
     name, path = target.name, target.path
     if target.kind in (TargetKind.JOB, TargetKind.DIRECTORY):
-        found = files or foreign_files(target, io, output_paths)
-        rows: dict[str, SourceFactory] = {}
-        if target.kind is TargetKind.JOB:
-            rows[f"row:{name}"] = lambda: JobRowSource(io, name, output_paths, user_name())
-        if target.kind is TargetKind.JOB and not target.metrics:
-            rows[f"metrics:{name}"] = lambda: foreign_metrics(
-                found.io, name, found.metrics, found.logs_with_numbers
-            )
+        found, is_job = files or foreign_files(target, io, output_paths), target.kind is TargetKind.JOB
+        printed = found.logs_with_numbers if is_job and not target.metrics else None
+        row: dict[str, SourceFactory] = {
+            f"row:{name}": lambda: JobRowSource(io, name, output_paths, user_name())
+        }
         return {
-            **_foreign_sources(
-                name, found.logs, found.metrics, found.io, lambda: found.signatures(signatures())
+            f"log:{name}": lambda: LogSource(
+                found.io, name, found.logs, lambda: found.signatures(signatures())
             ),
-            **rows,
+            f"metrics:{name}": lambda: foreign_metrics(found.io, name, found.metrics, printed),
+            **(row if is_job else {}),
             f"flight:{name}": lambda: FlightRecorderSource(found.io, name, found.dumps),
         }
     if path is None:
@@ -305,7 +303,7 @@ def target_sources(
         named = target.logs or (() if is_metrics(path) else (path,))
         numbers = target.metrics or ((path,) if is_metrics(path) else ())
         return {
-            **_foreign_sources(name, lambda: named, lambda: numbers, io, signatures),
+            f"log:{name}": lambda: LogSource(io, name, lambda: named, signatures),
             f"metrics:{name}": lambda: foreign_metrics(io, name, lambda: numbers, lambda: named),
         }
     io, logs = for_folder(io, path, (*target.logs, *target.metrics)), target.logs
@@ -326,19 +324,6 @@ def foreign_files(target: Target, io: Io, output_paths: OutputPaths) -> ForeignF
     if target.kind is TargetKind.JOB:
         return JobFiles(io, target.name, output_paths, target.logs, target.metrics)
     return DirectoryFiles(io, target.path or Path(), target.logs, target.metrics)
-
-
-def _foreign_sources(
-    name: str,
-    logs: Callable[[], Sequence[Path]],
-    metrics: Callable[[], Sequence[Path]],
-    io: Io,
-    signatures: Signatures,
-) -> Mapping[str, SourceFactory]:
-    return {
-        f"log:{name}": lambda: LogSource(io, name, logs, signatures),
-        f"metrics:{name}": lambda: foreign_metrics(io, name, metrics),
-    }
 
 
 def jobs_source(io: Io, backend: str, settings: Settings, user: str) -> PollingSource:

@@ -35,7 +35,7 @@ from coach.sources.runs.run_files import parse_run
 from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.job_actions import perform, plan_action
 from coach.workflows.judging.check import Checker
-from coach.workflows.judging.targets import Target, TargetKind, first_of_group, list_runs
+from coach.workflows.judging.targets import Target, TargetKind, first_of_group, known_runs
 from coach.workflows.launching import start as one
 from coach.workflows.launching.group_members import at_once_of, members_of, placed_together, words_of_pace
 from coach.workflows.launching.prepare import (
@@ -135,7 +135,7 @@ def submit(plan: Plan, settings: Settings, env: Mapping[str, str], io: Io) -> tu
 def read_group(text: str, settings: Settings, io: Io, backend: str) -> Group:
     """The table of a group. `text` names one of its runs, or is the number of its array. Raises UserError if
     it is neither."""
-    known = list_runs(io, settings.runs_root)
+    known = known_runs(settings, io)
     named = first_of_group(text, known)
     group_id = named.sweep.group_id if named is not None and named.sweep is not None else text
     members = group_of(group_id, known)

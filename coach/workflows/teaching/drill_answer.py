@@ -27,10 +27,9 @@ from coach.rules.engine import Engine
 from coach.rules.registry import signatures
 from coach.sources.io import Io
 from coach.sources.runs.run_files import read_answer
-from coach.sources.runs.run_index import RunIndex
 from coach.workflows.judging.judge import rules_of
 from coach.workflows.judging.one_reading import read_once
-from coach.workflows.judging.targets import Target, TargetKind, list_runs, run_or_job
+from coach.workflows.judging.targets import Target, TargetKind, known_runs, run_or_job
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.sharing import share_answer
 from coach.workflows.teaching.drills import get_drill
@@ -118,7 +117,7 @@ def read_judgement(text: str, settings: Settings, io: Io, user: str) -> Judgemen
 
 def run_of_drill(text: str, settings: Settings, io: Io) -> Run:
     """The run with this id, or the newest run of this drill. Raises UserError if there is none."""
-    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    known = known_runs(settings, io)
     named = run_or_job(text, known)
     run = named or next((run for run in known if run.drill == text), None)
     if run is None:

@@ -21,8 +21,7 @@ from coach.model.teaching.drill import Answer, Drill, Need
 from coach.model.training.run import Run
 from coach.sources.io import Io
 from coach.sources.runs.run_files import read_answer
-from coach.sources.runs.run_index import RunIndex
-from coach.workflows.judging.targets import list_runs
+from coach.workflows.judging.targets import known_runs
 from coach.workflows.launching.prepare import look_at_site
 
 
@@ -78,7 +77,7 @@ def known_drills(
     except UserError as no_answer:  # the launch will then report what is missing
         site, problems = None, (*problems, no_answer)
     made: dict[str, list[Run]] = {}
-    for run in list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root)):
+    for run in known_runs(settings, io):
         if run.drill is not None:
             made.setdefault(run.drill, []).append(run)
     return tuple(_entry(recipe, site, made.get(recipe.name, []), io) for recipe in drills), problems

@@ -10,7 +10,7 @@ from coach.model.errors import UserError
 from coach.model.training.run import Run
 from coach.node import share
 from coach.sources.io import Io
-from coach.workflows.judging.targets import list_runs
+from coach.workflows.judging.targets import known_runs
 from coach.workflows.teaching.cohort import shared_place
 
 
@@ -18,7 +18,7 @@ def run_to_share(named: str, settings: Settings, io: Io) -> tuple[Path, Run]:
     """The shared directory, and the run whose ticket goes there. Raises UserError if one of them is missing,
     and for a drill."""
     directory = shared_place(settings)
-    known = list_runs(io, settings.runs_root)
+    known = known_runs(settings, io)
     run = run_or_job(named, known)
     if run is None:
         raise UserError(
