@@ -96,7 +96,9 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
         confidence=0.8,
         subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
         fixes=(rename(*hides),) if hides is not None else _fixes(first, place, frame is not None, snapshot),
-        cause=next((row.wording.cause for row in _rows(first, snapshot) if row.wording and row.wording.cause), None),
+        cause=next(
+            (row.wording.cause for row in _rows(first, snapshot) if row.wording and row.wording.cause), None
+        ),
         since_s=first.time_s,
     )
     return told_as_hidden(hit, snapshot)

@@ -192,7 +192,11 @@ def _can_end(block: ErrorBlock, tail: LogTail) -> bool:
 
 def _is_error(line: str) -> bool:
     return bool(
-        _FATAL.match(line) or _SHELL.match(line) or _STATUS.search(line) or _LOGGED.match(line) or _EPILOGUE.match(line)
+        _FATAL.match(line)
+        or _SHELL.match(line)
+        or _STATUS.search(line)
+        or _LOGGED.match(line)
+        or _EPILOGUE.match(line)
     )
 
 

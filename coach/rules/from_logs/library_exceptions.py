@@ -26,7 +26,9 @@ _FRAMES = {
         r"|/fairscale/nn/data_parallel/fully_sharded_data_parallel\.py"
     ),
     "DST022": re.compile(r'(?:[\\/]os\.py|<frozen os>)", line \d+, in __getitem__'),
-    "TOR003": re.compile(r"/torch/_(?:dynamo|inductor)/|/triton/(?:compiler|backends|runtime/(?:build|driver))\b"),
+    "TOR003": re.compile(
+        r"/torch/_(?:dynamo|inductor)/|/triton/(?:compiler|backends|runtime/(?:build|driver))\b"
+    ),
     "DSP001": re.compile(r"/deepspeed/ops/op_builder/|/torch/utils/cpp_extension\.py"),
     "DSP002": re.compile(r"/deepspeed/runtime/(?:config\w*|\w+/config)\.py"),
 }
