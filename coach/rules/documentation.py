@@ -8,9 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from textwrap import wrap
 
 from coach.rules.base import Rule, Threshold
 from coach.rules.causes import REGISTER, Edge, Status
+from coach.rules.wordings.rows import shipped
 
 HEADINGS = ("What it sees", "Why it matters", "When it stays silent", "What to do", "Sources")
 
@@ -129,6 +131,10 @@ def page_text(page: RulePage) -> str:
         lines += ["", heading, *(f"  {line}".rstrip() for line in body.splitlines())]
     for heading, told in place_among_others(page).items():
         lines += ["", heading, *(f"  {line}" for line in told)]
+    words = dict.fromkeys(f'"{row.literals[0]}…"' for row in shipped().get(page.code, ()))
+    if words:
+        text = f"lines that contain, among others: {', '.join(words)}"
+        lines += ["", "In logs", *wrap(text, 100, initial_indent="  ", subsequent_indent="  ")]
     if page.thresholds:
         lines += ["", "Thresholds"]
         for item in page.thresholds:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coach.rules.registry import rule_classes
+from coach.rules.documentation import page_text, rule_page
+from coach.rules.registry import find, rule_classes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -37,6 +38,13 @@ def test_a_page_explains_its_cause_and_leads_to_its_findings(pages: dict[str, st
     assert "- [MEM008](MEM008.md): the others wait for a killed rank, or lose it" in pages["DST020.md"]
     assert "- whatever ended another process of the job" in pages["DST020.md"]
     assert "- [DST020](DST020.md): the others wait for a killed rank, or lose it" in pages["MEM008.md"]
+
+
+def test_explain_lists_how_the_lines_begin_that_a_rule_looks_for() -> None:
+    shown = page_text(rule_page(find("MEM001"))).partition("\nIn logs\n")[2]
+    assert '"CUDA out of memory. Trie…", "CUDA Error: out of memor…"' in shown
+    assert max(map(len, shown.partition("\n\n")[0].splitlines())) <= 100
+    assert "In logs" not in page_text(rule_page(find("GPU003"))), "it judges numbers alone"
 
 
 def test_a_page_ends_with_the_wordings_that_the_rule_knows_and_where_each_was_met(
