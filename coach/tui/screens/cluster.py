@@ -17,6 +17,7 @@ from coach.tui.bases.table_views import TableViewScreen
 from coach.tui.context import Context
 from coach.tui.first_screen.detail import LEAST_WIDTH, Detail, detail_width
 from coach.tui.first_screen.overview import Overview
+from coach.tui.first_screen.own_jobs import OwnJobs
 from coach.tui.first_screen.saved import (
     ViewChoice,
     ended_critically,
@@ -26,7 +27,6 @@ from coach.tui.first_screen.saved import (
     view_named,
 )
 from coach.tui.first_screen.tables import node_view, queue_view
-from coach.tui.first_screen.told import Told
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_target
 from coach.tui.messages import (
     Done,
@@ -97,8 +97,8 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self._newest_critical: str | None = None
         self._wrong: dict[str, str] = {}
         """The targets of the failed jobs, by the keys of their rows."""
-        self._told = Told(context)
-        self._causes = self._told.causes()
+        self._own_jobs = OwnJobs(context)
+        self._causes = self._own_jobs.causes()
         self._detail = Detail(context)
         self._overview = Overview(context, self._deliver, self.refresh_all)
         self._resting: Timer | None = None
@@ -171,7 +171,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
     def _show_first_start(self, width: int) -> int:
         """Show the text of the first start. Returns its number of lines: 0 after the first key, and at later
         starts."""
-        rows, strip = self._told.first_start_lines(width), self.pane("#first")
+        rows, strip = self._own_jobs.first_start_lines(width), self.pane("#first")
         strip.display = bool(rows)
         strip.styles.height = max(1, len(rows))
         strip.set_lines(rows)
@@ -225,8 +225,8 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
             has_use = context.trainings.is_any_use_measured
             columns = training_columns(width, are_all_shown=are_all, has_use=has_use)
         self.queue.lay_out(columns, self._queue_view.sorted_column)
-        rows = job_rows(queue, context.user, context.now_s, self._told.of, self._told.array_of)
-        empty = self._told.empty_queue_note(query, has_answer=has_answer, is_failed=self._is_failed_shown)
+        rows = job_rows(queue, context.user, context.now_s, self._own_jobs.of, self._own_jobs.array_of)
+        empty = self._own_jobs.empty_queue_note(query, has_answer=has_answer, is_failed=self._is_failed_shown)
         self.queue.set_rows(rows, empty)
         num_jobs = len(snapshot.jobs) if is_told else None
         title = queue_title(
@@ -241,7 +241,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         """Give the lines below a short queue to the curves of trainings, or to the newest runs."""
         wanted, pane = max(_LEAST_QUEUE, self.queue.num_rows + 2), self.pane("#running")
         left = num_lines - wanted
-        title, rows = self._told.filling(width - 2, left - 1)
+        title, rows = self._own_jobs.filling(width - 2, left - 1)
         pane.display = bool(rows)
         self.queue.styles.height = wanted if rows else "1fr"
         if rows:
@@ -273,7 +273,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
             return self._wrong.get(self.verdicts.cursor_key or "")
         if self._row() is not None:
             return None
-        return next(iter(self._wrong.values()), None) or self._told.newest_run()
+        return next(iter(self._wrong.values()), None) or self._own_jobs.newest_run()
 
     def on_keyed_table_moved(self) -> None:
         """Show the data in memory at once; the files are read after the cursor has rested."""
@@ -308,7 +308,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
 
     def _show_verdicts(self, most: int) -> int:
         """Show the verdicts. Returns their number of lines: 0 if nothing is wrong."""
-        causes, table = self._told.causes(), self.verdicts
+        causes, table = self._own_jobs.causes(), self.verdicts
         self._causes = causes
         self._critical = ended_critically(causes)
         if not causes and table.has_focus:

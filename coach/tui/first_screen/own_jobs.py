@@ -19,7 +19,7 @@ _MAX_ENDED = 50
 _GOES_ON = frozenset({"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING"})
 
 
-class Told:
+class OwnJobs:
     """Looks up one job at a time, because a table makes only the rows in sight."""
 
     def __init__(self, context: Context) -> None:
@@ -93,8 +93,8 @@ class Told:
         if rows := curve_blocks(self._ended(), width, height):
             return "your last trainings", rows
         runs = sorted(context.snapshot.runs, key=lambda run: run.run_id, reverse=True)[:height]
-        if told := [(run, context.state_of(run), self._verdict(run.run_id)) for run in runs]:
-            return "your newest runs", run_lines(told, context.now_s, width, height)
+        if listed := [(run, context.state_of(run), self._verdict(run.run_id)) for run in runs]:
+            return "your newest runs", run_lines(listed, context.now_s, width, height)
         if not context.can_launch:
             return "", []
         keys = [(key.label, key.word, key.tooltip.partition(". ")[0]) for key in context.launch_keys]
