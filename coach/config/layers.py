@@ -7,33 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from coach.config.file import Setting
 from coach.config.keys import KEYS
+from coach.config.settings import find_lock
 from coach.model.launching.environment import Environment
 from coach.model.launching.site import Lock
 
 Values = Mapping[str, Setting]
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The values of one source. If `is_told` is False, ignored values are not reported, because coach itself
-    wrote them."""
-
-    values: Values
-    is_told: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """The values in force."""
-
-    values: Values
-    notes: tuple[str, ...]
-    """Values that have no effect, each with the reason."""
 
 
 def all_locks(locks: Mapping[str, Lock], site: Values) -> dict[str, Lock]:
@@ -58,31 +40,24 @@ def all_locks(locks: Mapping[str, Lock], site: Values) -> dict[str, Lock]:
     return spread
 
 
-def merge(site: Layer, later: Iterable[Layer], lock_of: Mapping[str, Lock]) -> Merged:
-    """The site's values, overridden by later layers except for locked keys."""
-    values = dict(site.values)
+def merge(
+    site: Values, later: Iterable[Values], locks: Mapping[str, Lock]
+) -> tuple[dict[str, Setting], tuple[str, ...]]:
+    """The site's values, overridden by later layers except for locked keys; and a note for each value that has
+    no effect, with the reason."""
+    values = dict(site)
     notes = []
     for layer in later:
-        for key, setting in layer.values.items():
-            lock = find_lock(lock_of, key)
+        for key, setting in layer.items():
+            lock = find_lock(locks, key)
             if lock is None:
                 values[key] = setting
                 if key == "runs_root" and not setting.is_site:
                     values.pop("runs_roots", None)
-            elif layer.is_told and not _is_same(values.get(key), setting):
+            elif key not in values or values[key].value != setting.value:
                 shown = "" if isinstance(setting.value, Environment) else f" = {shown_value(setting.value)}"
                 notes.append(f"{setting.origin}: {key}{shown} is ignored: {lock.words}")
-    return Merged(values, tuple(notes))
-
-
-def find_lock(locks: Mapping[str, Lock], key: str) -> Lock | None:
-    """The lock on a key, or on a table that contains it."""
-    parts = key.split(".")
-    for length in range(len(parts), 0, -1):
-        lock = locks.get(".".join(parts[:length]))
-        if lock is not None:
-            return lock
-    return None
+    return values, tuple(notes)
 
 
 def shown_value(value: Any) -> str:
@@ -96,7 +71,3 @@ def shown_value(value: Any) -> str:
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
     return str(value) if isinstance(value, int) else json.dumps(str(value), ensure_ascii=False)
-
-
-def _is_same(winner: Setting | None, setting: Setting) -> bool:
-    return winner is not None and winner.value == setting.value

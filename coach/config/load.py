@@ -18,7 +18,7 @@ from typing import Any
 from coach import runs
 from coach.config.file import ConfigFile, FileKind, Setting, absolute, read_config, read_file
 from coach.config.keys import KEYS, LAUNCH_KEYS
-from coach.config.layers import Layer, all_locks, find_lock, merge
+from coach.config.layers import all_locks, merge
 from coach.config.remembered import FILE_NAME as REMEMBERED
 from coach.config.remembered import read_remembered
 from coach.config.settings import (
@@ -32,6 +32,7 @@ from coach.config.settings import (
     LaunchDefaults,
     NoticeSettings,
     Settings,
+    find_lock,
 )
 from coach.config.variables import home_values, sbatch_values, variable_values
 from coach.model.errors import UserError
@@ -70,18 +71,19 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
     remembered, notes = read_remembered(config_dir / REMEMBERED)
     cluster = cluster_name(env) or DEFAULT_CLUSTER
     locks = all_locks(site.locks, site.values)
-    merged = merge(
-        Layer(site.values),
+    answers = remembered.get(cluster, {})
+    values, ignored = merge(
+        site.values,
         (
-            Layer(sbatch_values(env)),
-            Layer(home_values(env)),
-            Layer(user.values),
-            Layer(remembered.get(cluster, {}), is_told=False),
-            Layer(variable_values(env)),
+            sbatch_values(env),
+            home_values(env),
+            user.values,
+            # coach itself wrote these, so that nobody has to know of those that a lock overrides
+            {key: answer for key, answer in answers.items() if find_lock(locks, key) is None},
+            variable_values(env),
         ),
         locks,
     )
-    values = dict(merged.values)
     raised = _raise_to_floors(values)
     places = runs_root_candidates(values, env, "runs_root" in locks)
     chosen = choose_root(places, lambda path: within(PATIENCE_S, lambda: why_not(path)))
@@ -111,7 +113,7 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
         advice=_table(values, "advice."),
         locks=MappingProxyType(locks),
         origins=MappingProxyType(_origins(values)),
-        notes=(*site.notes, *user.notes, *merged.notes, *raised, *notes),
+        notes=(*site.notes, *user.notes, *ignored, *raised, *notes),
         cluster=cluster,
         files=stamps,
     )
@@ -146,8 +148,8 @@ def site_file_candidates(
 ) -> tuple[Path, ...]:
     """Possible paths of the site's file; the first that exists counts. Raises UserError if the variable names
     no path. `prefix` is that of the interpreter; None: of this interpreter."""
-    said = env.get(SITE_VARIABLE)
-    named = (absolute(said, f"environment variable {SITE_VARIABLE}"),) if said else ()
+    file = env.get(SITE_VARIABLE)
+    named = (absolute(file, f"environment variable {SITE_VARIABLE}"),) if file else ()
     prefix = prefix or Path(sys.prefix)
     if prefix.name == _SITE_VENV:
         prefix = prefix.parents[1]  # the folder that all versions share
@@ -160,10 +162,10 @@ def read_if_there(
     """The values of a file; None if it does not exist. If it cannot be read, its `problems` say so. `owner`:
     the user whose programs it may name; None for the site's file and for one that is only checked."""
     try:
-        said = read_config(path, owner)
+        text = read_config(path, owner)
     except UserError as problem:
         return ConfigFile(path, problems=[problem])
-    return None if said is None else read_file(path, said, kind, env)
+    return None if text is None else read_file(path, text, kind, env)
 
 
 def stamp(path: Path) -> FileStamp:
@@ -195,11 +197,10 @@ def read_site(candidates: Sequence[Path], env: Mapping[str, str]) -> ConfigFile:
 def _impose(other: ConfigFile, site: ConfigFile) -> tuple[str, ...]:
     """Apply the locked values of `other` to `site`. Returns notes about values that no longer count."""
     locks = all_locks(other.locks, other.values)
-    locked = {key: said for key, said in other.values.items() if find_lock(locks, key) is not None}
-    merged = merge(Layer(locked), (Layer(site.values),), locks)
-    site.values = dict(merged.values)
+    locked = {key: setting for key, setting in other.values.items() if find_lock(locks, key) is not None}
+    site.values, notes = merge(locked, (site.values,), locks)
     site.locks = {**site.locks, **other.locks}
-    return merged.notes
+    return notes
 
 
 def _refuse_first(file: ConfigFile) -> None:
@@ -220,13 +221,13 @@ def runs_root_candidates(
     A place set by a user or a variable is the only one: runs made elsewhere would not be found again. After
     the site's places come the usual ones, unless the site's are locked.
     """
-    said, listed = values.get("runs_root"), values.get("runs_roots")
+    setting, listed = values.get("runs_root"), values.get("runs_roots")
     places: dict[Path, str] = {}
-    if said is not None:
-        places[said.value] = said.origin
+    if setting is not None:
+        places[setting.value] = setting.origin
     for path in listed.value if listed is not None else ():
         places.setdefault(path, listed.origin if listed is not None else "")
-    is_final = is_locked or (said is not None and not said.is_site)
+    is_final = is_locked or (setting is not None and not setting.is_site)
     if not places or not is_final:
         plain = {name: value for name, value in env.items() if name != "COACH_HOME"}
         if plain.get("SCRATCH"):
@@ -257,12 +258,12 @@ def _raise_to_floors(values: dict[str, Setting]) -> list[str]:
         ("jobs_interval_s", DEFAULT_JOBS_INTERVAL_S),
         ("nodes_interval_s", DEFAULT_NODES_INTERVAL_S),
     ):
-        floor, said = values.get(f"poll.min_{name}"), values.get(f"poll.{name}")
-        if floor is None or floor.value <= (default if said is None else said.value):
+        floor, setting = values.get(f"poll.min_{name}"), values.get(f"poll.{name}")
+        if floor is None or floor.value <= (default if setting is None else setting.value):
             continue
-        if said is not None:
+        if setting is not None:
             notes.append(
-                f"{said.origin}: poll.{name} = {said.value:g} is ignored: the site's minimum is "
+                f"{setting.origin}: poll.{name} = {setting.value:g} is ignored: the site's minimum is "
                 f"{floor.value:g} ({floor.origin})"
             )
         values[f"poll.{name}"] = floor
@@ -271,23 +272,23 @@ def _raise_to_floors(values: dict[str, Setting]) -> list[str]:
 
 def _table(values: Mapping[str, Setting], prefix: str) -> Mapping[str, Any]:
     return MappingProxyType(
-        {key.removeprefix(prefix): said.value for key, said in values.items() if key.startswith(prefix)}
+        {key.removeprefix(prefix): setting.value for key, setting in values.items() if key.startswith(prefix)}
     )
 
 
 def _thresholds(values: Mapping[str, Setting]) -> Mapping[str, Mapping[str, float]]:
     found: dict[str, dict[str, float]] = {}
-    for key, said in values.items():
+    for key, setting in values.items():
         table, _, rest = key.partition(".")
         code, _, name = rest.partition(".")
         if table == "rules" and name:
-            found.setdefault(code, {})[name] = said.value
+            found.setdefault(code, {})[name] = setting.value
     return MappingProxyType({code: MappingProxyType(numbers) for code, numbers in found.items()})
 
 
 def _origins(values: Mapping[str, Setting]) -> dict[str, str]:
     usual = (SCRATCH_ORIGIN, HOME_ORIGIN)
-    found = {key: said.origin for key, said in values.items() if said.origin not in usual}
+    found = {key: setting.origin for key, setting in values.items() if setting.origin not in usual}
     for key in list(found):
         if key.startswith("rules.") and key.count(".") == 2:
             # An error about a rule code that does not exist needs its place.

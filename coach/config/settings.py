@@ -223,9 +223,11 @@ class Settings:
 
     def lock_of(self, key: str) -> Lock | None:
         """The lock on a key, or on a table that contains it."""
-        parts = key.split(".")
-        for length in range(len(parts), 0, -1):
-            lock = self.locks.get(".".join(parts[:length]))
-            if lock is not None:
-                return lock
-        return None
+        return find_lock(self.locks, key)
+
+
+def find_lock(locks: Mapping[str, Lock], key: str) -> Lock | None:
+    """The lock on a key, or on a table that contains it."""
+    while key and key not in locks:
+        key = key.rpartition(".")[0]
+    return locks.get(key)
