@@ -57,7 +57,7 @@ def environment_probes(settings: Settings, env: Mapping[str, str], io: Io) -> di
 
     def look_at_venv() -> list[Check]:
         active = env.get("VIRTUAL_ENV")
-        return judge_venv(_look_into([Path(active)])) if active else []
+        return [judge_venv(*_look_into([Path(active)]))] if active else []
 
     return {
         **{(AREA, name): look_at_configured(environment) for name, environment in known.items()},
@@ -83,12 +83,8 @@ def judge_configured(environment: Environment, check: EnvironmentCheck, is_used:
         return Check(AREA, what, state, value, check.problem, todo, is_needed=is_used)
     if check.torch is not None:
         return Check(AREA, what, OK, f"{value}, torch {check.torch}", is_needed=is_used)
-    todo = (
-        f'add its version to [environments.{environment.name}], for example torch = "2.6.0"'
-        if environment.name
-        else None
-    )
-    return Check(AREA, what, OK, value, check.unknown, todo, is_needed=is_used)
+    todo = f'add its version to [environments.{environment.name}], for example torch = "2.6.0"'
+    return Check(AREA, what, OK, value, check.unknown, todo if environment.name else None, is_needed=is_used)
 
 
 def judge_modules(system: ModuleSystem | None) -> Check:
@@ -111,16 +107,10 @@ def judge_conda(prefixes: Sequence[Prefix], num_more: int, has_program: bool) ->
     return [_found("conda", _listed([_with_torch(prefix) for prefix in best], num_more), because, todo)]
 
 
-def judge_venv(prefixes: Sequence[Prefix]) -> list[Check]:
-    return [
-        _found(
-            "active venv",
-            _with_torch(prefix),
-            None if prefix.torch else "there is no torch in it",
-            f"--env venv={prefix.path}" if prefix.torch else None,
-        )
-        for prefix in prefixes
-    ]
+def judge_venv(prefix: Prefix) -> Check:
+    if prefix.torch is None:
+        return _found("active venv", _with_torch(prefix), "there is no torch in it")
+    return _found("active venv", _with_torch(prefix), None, f"--env venv={prefix.path}")
 
 
 def judge_images(images: Sequence[Path], programs: Iterable[str]) -> list[Check]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from coach import installed
@@ -24,37 +25,29 @@ MIN_COLOURS = 8
 def judge_permission(settings: Settings, why_not_here: str | None = None) -> Check:
     """Check if coach may launch at all. `why_not_here` is the reason why the site allows no training on this
     machine."""
-    why = why_readonly(settings)
-    if why is None and why_not_here is not None:
-        todo = "open coach where Slurm is"
-        return Check("launch", "permission", WRONG, "nothing trains on this machine", why_not_here, todo)
-    off = settings.why_off(Switch.LAUNCH)
-    if why is None and off is not None:
+    readonly = why_readonly(settings)
+    off, no_cancel = settings.why_off(Switch.LAUNCH), settings.why_off(Switch.CANCEL)
+    if readonly is not None:
+        return Check("launch", "permission", WRONG, "read-only", *readonly)
+    if why_not_here is not None:
+        value, todo = "nothing trains on this machine", "open coach where Slurm is"
+        return Check("launch", "permission", WRONG, value, why_not_here, todo)
+    if off is not None:
         return Check("launch", "permission", WRONG, "nothing is launched", off, "ask the site")
-    if why is None and (no_cancel := settings.why_off(Switch.CANCEL)) is not None:
-        return Check("launch", "permission", OK, "coach may launch, and cancels nothing", no_cancel)
-    if why is None:
-        return Check("launch", "permission", OK, "coach may launch and cancel")
-    reason, todo = why
-    return Check("launch", "permission", WRONG, "read-only", reason, todo)
+    value = "coach may launch and cancel" if no_cancel is None else "coach may launch, and cancels nothing"
+    return Check("launch", "permission", OK, value, no_cancel)
 
 
 def judge_python(data: Path) -> list[Check]:
     """Check coach's own interpreter and installation. The training's interpreter is checked with the
     launch."""
     home = installed.one_file() or installed.package()
-    trainers = OK if (data / "trainers").is_dir() else WRONG
-    return [
-        Check("python", "interpreter", OK, f"Python {platform.python_version()}, {sys.executable}"),
-        Check(
-            "python",
-            "coach",
-            trainers,
-            f"coach {installed.version()} in {home}",
-            None if trainers is OK else f"there are no trainers in {data}",
-            None if trainers is OK else "install it again: the package is not complete",
-        ),
-    ]
+    python = f"Python {platform.python_version()}, {sys.executable}"
+    coach = Check("python", "coach", OK, f"coach {installed.version()} in {home}")
+    if not (data / "trainers").is_dir():
+        todo = "install it again: the package is not complete"
+        coach = replace(coach, state=WRONG, because=f"there are no trainers in {data}", todo=todo)
+    return [Check("python", "interpreter", OK, python), coach]
 
 
 def judge_terminal(terminal: Terminal) -> list[Check]:

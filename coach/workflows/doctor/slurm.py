@@ -88,24 +88,16 @@ def judge_accounting(config: Mapping[str, str] | None, error: str | None) -> Che
     own = "coach knows its own runs from their directories"
     kind = (config or {}).get("AccountingStorageType", "")
     kept = (config or {}).get("MinJobAge", "")
+    state, value, because, todo = OK, "sacct answers", own, None
     if kind.endswith("/none") or "accounting storage is disabled" in (error or ""):
-        forgotten = (
-            f"other ended jobs are forgotten after {kept}" if kept else "other ended jobs are soon forgotten"
-        )
-        return Check(AREA, "accounting", OK, "none", f"{own}; {forgotten}", is_needed=False)
-    if error is None:
-        return Check(AREA, "accounting", OK, "sacct answers", own, is_needed=False)
-    if "command not found" in error:
-        return Check(AREA, "accounting", OK, "sacct is not here", own, is_needed=False)
-    return Check(
-        AREA,
-        "accounting",
-        WARNING,
-        "does not answer",
-        f"{error}; {own}",
-        "nothing: only the history of jobs that coach did not launch is missing",
-        is_needed=False,
-    )
+        forgotten = f"forgotten after {kept}" if kept else "soon forgotten"
+        value, because = "none", f"{own}; other ended jobs are {forgotten}"
+    elif error is not None and "command not found" in error:
+        value = "sacct is not here"
+    elif error is not None:
+        state, value, because = WARNING, "does not answer", f"{error}; {own}"
+        todo = "nothing: only the history of jobs that coach did not launch is missing"
+    return Check(AREA, "accounting", state, value, because, todo, is_needed=False)
 
 
 def judge_mail(config: Mapping[str, str], is_there: Callable[[str], bool]) -> Check:

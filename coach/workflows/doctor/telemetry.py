@@ -59,13 +59,13 @@ def judge_step(version: CommandResult) -> Check:
     name = "step in a job"
     if version.returncode != 0:
         return _check(name, UNKNOWN, None, _said(version))
-    told = version.text.strip()
-    why = why_no_step(told)
+    version_text = version.text.strip()
+    why = why_no_step(version_text)
     if why is not None:
         todo = "start the training with `srun … coach run -- COMMAND`"
         return _check(name, WARNING, "off", why, todo)
     because = "srun --overlap shares CPUs, memory and GPUs from 22.05 on; it asks before each"
-    return _check(name, OK, "coach attach JOB", f"{told} (exit status 0); {because}")
+    return _check(name, OK, "coach attach JOB", f"{version_text} (exit status 0); {because}")
 
 
 def judge_sstat(config: Mapping[str, str] | None, result: CommandResult | None) -> Check:
