@@ -20,7 +20,7 @@ from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.acting import is_confirmed
 from coach.cli.compare import comparison_object, print_comparison
 from coach.cli.diagnosis_text import finding_lines
-from coach.cli.fix_choice import fix_row, list_fixes, list_seen, wanted_fixes, with_another
+from coach.cli.fix_choice import fix_row, leading_on, list_fixes, list_seen, wanted_fixes
 from coach.cli.fix_foreign import show_foreign, with_advice
 from coach.cli.reading_io import Io, slurm_io
 from coach.cli.text import add_format, print_line, say
@@ -108,10 +108,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.trial is not None:
         # The target may be a log inside a run, but only the run's directory shows how long its steps take.
         seen = read_once(_run_at(parent.run_dir), settings, io, parent.backend, user_name(), ())
-    try:
+    with leading_on(found, remedy, name):
         offered = offer(parent, remedy, *seen, settings, os.environ, io, trial_steps=args.trial)
-    except UserError as error:
-        raise with_another(error, found, remedy, name) from None
     plan = offered.plan
     _show_offer(offered)
     if args.dry_run:

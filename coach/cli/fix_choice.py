@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from coach.analysis.judging.no_finding import Look, look_of, why_no_fix
@@ -96,6 +97,15 @@ def wanted_fixes(
 
 def _is_wanted(finding: Finding, rule: str | None) -> bool:
     return finding.rule == rule.upper() if rule else finding.is_primary
+
+
+@contextmanager
+def leading_on(found: Sequence[Numbered], remedy: Remedy, name: str) -> Iterator[None]:
+    """Names the next fix of the finding if this one is refused."""
+    try:
+        yield
+    except UserError as error:
+        raise with_another(error, found, remedy, name) from None
 
 
 def with_another(error: UserError, found: Sequence[Numbered], remedy: Remedy, name: str) -> UserError:
