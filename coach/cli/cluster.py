@@ -107,22 +107,22 @@ def look(
         raise UserError(f"--clusters {','.join(clusters)}: the local backend is this machine alone")
     if clusters:
         return _look_at_clusters(io, clusters, source, None if is_all else user_name())
-    asked: PollingSource = NodesSource(io, 0.0)
+    polling: PollingSource = NodesSource(io, 0.0)
     if is_local:
-        asked = targets.local_queue(settings, io, user_name())
+        polling = targets.local_queue(settings, io, user_name())
     elif source == "jobs":
-        asked = JobsSource(io, user_name(), 0.0, is_all=is_all)
-    return _read_all(asked, source)
+        polling = JobsSource(io, user_name(), 0.0, is_all=is_all)
+    return _read_all(polling, source)
 
 
-def _read_all(asked: PollingSource, source: str) -> Look:
+def _read_all(polling: PollingSource, source: str) -> Look:
     """The answer of a source. Raises UserError in the backend's own words if it does not answer."""
     jobs: tuple[Job, ...] = ()
     nodes: tuple[Node, ...] = ()
     partitions: tuple[Partition, ...] = ()
     hidden: set[str] = set()
     num_bad_rows = 0
-    for reading in asked.poll():
+    for reading in polling.poll():
         if reading.error is not None:
             raise UserError(reading.error)
         if reading.source == source:

@@ -131,8 +131,8 @@ def _print_report(report: FileReport) -> None:
         report.whose
     ]
     count = len(report.problems)
-    said = "nothing is wrong" if not count else f"{count} problem{'' if count == 1 else 's'}"
-    print_line(f"{report.path}: {said} ({whose}, {keys})")
+    result = "nothing is wrong" if not count else f"{count} problem{'' if count == 1 else 's'}"
+    print_line(f"{report.path}: {result} ({whose}, {keys})")
 
 
 def _report_object(report: FileReport) -> dict[str, Any]:

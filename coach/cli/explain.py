@@ -54,8 +54,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 def _print_other(word: str, unknown: UserError) -> None:
     """Explain a word that is no rule: a word of Slurm or of a screen, or a topic. Raises `unknown`, with near
     topics."""
-    if (told := explain_word(word)) is not None:
-        _print_word(told)
+    if (explained := explain_word(word)) is not None:
+        _print_word(explained)
     elif (topic := topic_of(word)) is not None:
         for line in topic.text().splitlines():
             print_line(line)
@@ -80,10 +80,10 @@ def _rules_about(word: str) -> list[str]:
     return found[:8]
 
 
-def _print_word(told: Explained) -> None:
+def _print_word(explained: Explained) -> None:
     """Print a state, a reason or a column."""
-    print_line(f"{told.name} {told.value}".strip())
-    for label, text in (("is", told.what), ("to do", told.to_do), ("from", told.origin)):
+    print_line(f"{explained.name} {explained.value}".strip())
+    for label, text in (("is", explained.what), ("to do", explained.to_do), ("from", explained.origin)):
         if text:
             print_line(f"  {label:<6} {text}")
 

@@ -112,14 +112,14 @@ def _read_place(settings: Settings, user: str, jobs: list[Job]) -> PlaceInQueue 
 def _place_as_json(place: PlaceInQueue | None) -> dict[str, Any]:
     if place is None:
         return {}
-    told = {
+    parts = {
         "priorities": [asdict(each) for each in place.priorities.value or ()],
         "fair_share": [asdict(each) for each in place.fair_share.value or ()],
         "limits": [asdict(each) for each in (*(place.associations.value or ()), *(place.qos.value or ()))],
         "reservations": [asdict(each) for each in place.reservations.value or ()],
         "not_told": [{"what": what, "because": why} for what, why in place.missing()],
     }
-    return {"place": told}
+    return {"place": parts}
 
 
 def _print_as_json(

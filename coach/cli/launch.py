@@ -49,8 +49,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.resume_with is not None and args.until_done is None:
         raise UserError("--resume-with goes with --until-done", "give both options, or neither")
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
-    asked = with_program(request_of(args), args, settings)
-    return launch_as_is(asked, args, settings) if args.as_is else launch(asked, args, settings)
+    request = with_program(request_of(args), args, settings)
+    return launch_as_is(request, args, settings) if args.as_is else launch(request, args, settings)
 
 
 def meant(args: argparse.Namespace, unknown: Sequence[str]) -> str | None:
@@ -73,12 +73,12 @@ def meant(args: argparse.Namespace, unknown: Sequence[str]) -> str | None:
     return f"a parameter of a recipe goes through --set: `{' '.join(pairs)}`{near}"
 
 
-def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:
+def launch(request: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:
     """Turn a request into a run, as `--dry-run`, `--wait` and `--format` ask."""
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     env = os.environ
     io = slurm_io(settings)
-    plan = prepare(asked, settings, env, io, time.time())
+    plan = prepare(request, settings, env, io, time.time())
     for line in plan.notes:
         say(line)
     for line in plan.warnings:
@@ -87,8 +87,8 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
         for each in (plan, *plan.others):
             check_ready(each)
             print_verbatim(each.script)
-        if told := dry_run.answer_words(plan, io):
-            say(told)
+        if answer := dry_run.answer_words(plan, io):
+            say(answer)
         return 0
     going = still_going.same_launch(plan, settings, io)
     if going is not None:
@@ -184,7 +184,7 @@ def _answer(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | N
     for name, value in group.items():
         print_line(f"{name:<8} {value}")
     for fields in listed:
-        for name, said in fields.items():
-            print_line(f"{name:<8}{said or '–'}")
+        for name, value in fields.items():
+            print_line(f"{name:<8}{value or '–'}")
     if group:
         say(f"the whole group as a table: coach compare {group['group_id']}")

@@ -53,8 +53,8 @@ def with_program(request: LaunchRequest, args: argparse.Namespace, settings: Set
         behind = args.behind or ()
         own = read_own_program(args.what, behind, Path.cwd(), args.offers, is_unread=args.as_is)
         return replace(request, own=own) if args.as_is else own_request(own, request)
-    said = {"arguments after --": args.behind, "--with": args.offers, "--as-is": args.as_is}
-    for words, value in said.items():
+    misplaced = {"arguments after --": args.behind, "--with": args.offers, "--as-is": args.as_is}
+    for words, value in misplaced.items():
         if value:
             raise UserError(
                 f"{words}: only for a script, a command or a batch file; {args.what} is not one of them",
@@ -77,9 +77,9 @@ def _named_recipe(what: str | None, settings: Settings) -> str | None:
     return name
 
 
-def launch_as_is(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:
+def launch_as_is(request: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:
     """Print only the job: there is no run, and so no run directory."""
-    own = asked.own
+    own = request.own
     assert own is not None
     if args.dry_run:
         print(shlex.join(("sbatch", *own.words)))
@@ -91,6 +91,6 @@ def launch_as_is(asked: LaunchRequest, args: argparse.Namespace, settings: Setti
     if args.format == "json":
         print(json.dumps({"schema": 1, **fields, "runs": []}, indent=2))
     else:
-        for name, said in fields.items():
-            print_line(f"{name:<8}{said or '–'}")
+        for name, value in fields.items():
+            print_line(f"{name:<8}{value or '–'}")
     return 0

@@ -78,17 +78,17 @@ _SLURM_OPTIONS = {"-u": "user", "-p": "part", "-t": "state", "-w": "node"}
 def unmistakable(arguments: Iterable[str]) -> list[str]:
     """Rewrite `--sort -gpu` as `--sort=-gpu`, and `-state:running` and `-dead` with `!`, because argparse
     takes a word with a dash for an option. Slurm's `-u root` becomes `user:root`."""
-    said: list[str] = []
+    words: list[str] = []
     for argument in arguments:
-        if said and said[-1] == "--sort":
-            said[-1] = f"--sort={argument}"
-        elif said and (field := _SLURM_OPTIONS.get(said[-1])) is not None:
-            said[-1] = f"{field}:{argument}"
+        if words and words[-1] == "--sort":
+            words[-1] = f"--sort={argument}"
+        elif words and (field := _SLURM_OPTIONS.get(words[-1])) is not None:
+            words[-1] = f"{field}:{argument}"
         elif argument in _SLURM_OPTIONS:
-            said.append(argument)
+            words.append(argument)
         else:
-            said.append(re.sub(r"^-(?!M|h$)(?=[A-Za-z_])", "!", argument))
-    return said
+            words.append(re.sub(r"^-(?!M|h$)(?=[A-Za-z_])", "!", argument))
+    return words
 
 
 def read_listing(args: argparse.Namespace, vocabulary: Vocabulary[T]) -> Listing[T]:

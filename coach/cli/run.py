@@ -25,8 +25,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         raise UserError(
             f"--share {args.share}: {lock.words}", f"leave it out: the site's is {wanted or NOWHERE}"
         )
-    said = args.share or wanted
-    args.share = None if said == NOWHERE else said
+    share = args.share or wanted
+    args.share = None if share == NOWHERE else share
     if settings.why_off(Switch.JOB_VERDICT) is None:
         args.judge = args.judge or sys.executable
     args.comment = args.comment or settings.launch.has_comment

@@ -41,9 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoints-only", action="store_true", help="remove checkpoints, keep the rest")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     # Both options may also stand before `clean`: a default here would then overwrite that value.
-    said = argparse.SUPPRESS
-    parser.add_argument("--format", choices=("text", "json"), default=said, help="text (default) or json")
-    parser.add_argument("--as-root", action="store_true", default=said, help=said)
+    suppressed = argparse.SUPPRESS
+    parser.add_argument(
+        "--format", choices=("text", "json"), default=suppressed, help="text (default) or json"
+    )
+    parser.add_argument("--as-root", action="store_true", default=suppressed, help=suppressed)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

@@ -80,10 +80,10 @@ def _steps(report: TraceReport) -> str:
 def _of_window(report: TraceReport) -> list[tuple[str, float, str]]:
     """(name, share of the time, remarks)."""
     rows = [("computing", report.compute_share, _kernels(report))]
-    told = report.communication
-    if told is not None:
-        share = told.time_s / report.window_s
-        words = f"{told.num_calls} collectives, {told.hidden_share:.0%} of their time overlaps with computing"
+    communication = report.communication
+    if communication is not None:
+        share = communication.time_s / report.window_s
+        words = f"{communication.num_calls} collectives, {communication.hidden_share:.0%} of their time overlaps with computing"
         rows.append(("communicating", share, words))
     if report.waits is not None:
         rows.append(("the host waits for the device", report.waits.share, f"{report.waits.num_calls} calls"))

@@ -182,19 +182,19 @@ def _as_written(kind: Kind) -> Kind:
     return Kind(kind.takes, read)
 
 
-def _from_flag(said: str) -> Any:
+def _from_flag(text: str) -> Any:
     return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(
-        said.lower(), said
+        text.lower(), text
     )
 
 
-def _from_number(said: str) -> Any:
+def _from_number(text: str) -> Any:
     for kind in (int, float):
         try:
-            return kind(said)
+            return kind(text)
         except ValueError:
             continue
-    return said
+    return text
 
 
 _LAUNCH_NAMES = {

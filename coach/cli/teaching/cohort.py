@@ -96,11 +96,11 @@ def _print(cohort: Cohort, now_s: float, long_s: float) -> None:
     )
     if counts := counts_of(cohort):
         print()
-        told = [
+        counted = [
             (each.thing, str(each.num_finished), str(each.num_active), str(each.num_failed))
             for each in counts
         ]
-        print_table(("RECIPE OR DRILL", "FINISHED", "ACTIVE", "FAILED"), told, "lrrr")
+        print_table(("RECIPE OR DRILL", "FINISHED", "ACTIVE", "FAILED"), counted, "lrrr")
         print()
     for words in verdict_words(cohort, now_s, long_s):
         print_line(words)

@@ -43,10 +43,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_environment(parser)
     add_share(parser)
-    said = parser.add_mutually_exclusive_group()
-    said.add_argument("--answer", metavar="CAUSE", help="name the cause of its newest run, or of a run by id")
-    said.add_argument("--give-up", action="store_true", help="give up: show the cause")
-    said.add_argument(
+    answers = parser.add_mutually_exclusive_group()
+    answers.add_argument(
+        "--answer", metavar="CAUSE", help="name the cause of its newest run, or of a run by id"
+    )
+    answers.add_argument("--give-up", action="store_true", help="give up: show the cause")
+    answers.add_argument(
         "--all",
         action="store_true",
         help="test coach itself: run every drill, find its cause, fix it and measure the gain; fixes that "
@@ -82,7 +84,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         if why is not None:
             raise UserError(f"{args.drill}: {why}")
     refuse_second(args, settings, io)
-    asked = LaunchRequest(
+    request = LaunchRequest(
         args.drill,
         args.backend,
         environment=args.environment,
@@ -90,7 +92,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         set=pairs(args.set, "--set"),
         share=shared_place(args.share),
     )
-    status = launch(asked, args, settings)
+    status = launch(request, args, settings)
     if not args.dry_run:
         choices = ", ".join(drill.choices)
         say(f"what is wrong with it? coach drill {args.drill} --answer CAUSE, one of {choices}")
@@ -129,7 +131,7 @@ def _as_json(entry: DrillEntry) -> dict[str, Any]:
 def _judge(judgement: Judgement, format_: str) -> int:
     is_right = judgement.answer is not None and judgement.answer.is_right
     if format_ == "json":
-        told = {
+        fields = {
             "name": judgement.drill,
             "planted": judgement.planted,
             "run_dir": judgement.run_dir,
@@ -138,7 +140,7 @@ def _judge(judgement: Judgement, format_: str) -> int:
             "is_solved": judgement.answer.is_solved if judgement.answer is not None else None,
             "spoiled": judgement.spoiled,
         }
-        print_json("drills", [told])
+        print_json("drills", [fields])
         return int(not is_right)
     for line in judgement_lines(judgement):
         print_line(line)
@@ -147,17 +149,17 @@ def _judge(judgement: Judgement, format_: str) -> int:
 
 def judgement_lines(judgement: Judgement) -> list[str]:
     """The verdict, the evidence and the lesson; for a wrong answer the evidence against it."""
-    said = judgement.answer.answer if judgement.answer is not None else None
+    answer = judgement.answer.answer if judgement.answer is not None else None
     if judgement.planted is None and not judgement.spoiled:
-        again = [choice.cause for choice in judgement.choices if choice.cause != said]
+        again = [choice.cause for choice in judgement.choices if choice.cause != answer]
         return [
-            f"{judgement.drill}: not {said}",
+            f"{judgement.drill}: not {answer}",
             *(f"  {line}" for line in judgement.against),
             f"  try again: {', '.join(again)}; or --give-up",
         ]
-    how = f"right: {said}" if said is not None else f"given up: it is {judgement.planted}"
+    how = f"right: {answer}" if answer is not None else f"given up: it is {judgement.planted}"
     if judgement.spoiled:
-        how = f"spoiled: {judgement.spoiled}" if said is not None else f"{how}, but {judgement.spoiled}"
+        how = f"spoiled: {judgement.spoiled}" if answer is not None else f"{how}, but {judgement.spoiled}"
     lines = [f"{judgement.drill}: {how}"]
     for finding in judgement.findings:
         lines += finding_lines(finding, "    " if finding.consequence_of else "  ")
@@ -165,5 +167,5 @@ def judgement_lines(judgement: Judgement) -> list[str]:
         lines.append("  its run shows no sign of the fault yet")
     if judgement.planted is None:
         way = f"coach drill {judgement.drill} launches it again"
-        return [*lines, f"  {said} is neither right nor wrong: {way}"]
+        return [*lines, f"  {answer} is neither right nor wrong: {way}"]
     return [*lines, "", *judgement.lesson.splitlines()]

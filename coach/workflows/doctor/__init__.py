@@ -87,8 +87,8 @@ def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tu
         values, error = _ask_config(io)
         if values is None:
             ping = io.run(PING_QUERY, 1.0)
-            said = " ".join(ping.text.split()) if ping.returncode is not None else ""
-            return slurm.judge_controller_silence(error or "", said or None)
+            words = " ".join(ping.text.split()) if ping.returncode is not None else ""
+            return slurm.judge_controller_silence(error or "", words or None)
         pace = slurm.judge_pace(values)
         mail = slurm.judge_mail(values, lambda program: os.access(program, os.X_OK))
         privacy = slurm.judge_privacy(values, user_name() == "root")

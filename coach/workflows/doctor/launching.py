@@ -130,8 +130,8 @@ def judge_test(result: CommandResult, plan: Plan) -> Check:
     todo = "Slurm's message names no option: follow the message, or ask the site"
     if options:
         todo = f"set {options} in the plan, or for good in [launch] of config.toml"
-    said = " ".join(map(sentence, lines)).rstrip(";")
-    return Check(AREA, what, WRONG, "refused", said or f"exit status {result.returncode}", todo)
+    words = " ".join(map(sentence, lines)).rstrip(";")
+    return Check(AREA, what, WRONG, "refused", words or f"exit status {result.returncode}", todo)
 
 
 def _test(plan: Plan, io: Io) -> Check:

@@ -19,7 +19,7 @@ from coach.sources.io import CommandResult, Io, PassingIo, Query
 Probe = Callable[[], Sequence[Check]]
 
 
-class _Asked:
+class _Kept:
     """One command and its answer; its lock is held while the command runs."""
 
     def __init__(self) -> None:
@@ -36,15 +36,15 @@ class HurriedIo(PassingIo):
         self._limit_s = limit_s
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
-        self._asked: dict[tuple[str, ...], _Asked] = {}
+        self._asked: dict[tuple[str, ...], _Kept] = {}
 
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
         with self._lock:
-            asked = self._asked.setdefault(query.argv, _Asked())
-        with asked.lock:
-            if asked.result is None:
-                asked.result = self._run(query, timeout_s)
-            return asked.result
+            kept = self._asked.setdefault(query.argv, _Kept())
+        with kept.lock:
+            if kept.result is None:
+                kept.result = self._run(query, timeout_s)
+            return kept.result
 
     def _run(self, query: Query, timeout_s: float | None) -> CommandResult:
         limit_s = self._limit_s if timeout_s is None else min(timeout_s, self._limit_s)
@@ -72,11 +72,11 @@ class _Running:
         except UserError as error:
             self.checks = (Check(self.area, self.name, WRONG, None, error.message, error.hint),)
         except OSError as error:
-            said = f"{error.filename or self.name}: {error.strerror or error}"
-            self.checks = (Check(self.area, self.name, UNKNOWN, None, said),)
+            words = f"{error.filename or self.name}: {error.strerror or error}"
+            self.checks = (Check(self.area, self.name, UNKNOWN, None, words),)
         except Exception as error:  # a crashed probe must not look like a healthy result
-            said = f"coach failed to look: {type(error).__name__}: {error}"
-            self.checks = (Check(self.area, self.name, UNKNOWN, None, said, "report it, please"),)
+            words = f"coach failed to look: {type(error).__name__}: {error}"
+            self.checks = (Check(self.area, self.name, UNKNOWN, None, words, "report it, please"),)
         finally:
             self.done.set()
 
