@@ -39,15 +39,16 @@ _FLAGS: Mapping[str, Mapping[str, str]] = {
     "drill": {"--all": "drill-results", "--answer": "drill-answer", "--give-up": "drill-answer"},
     "config": {"--check": "config-check"},
 }
-"""Command → what tells its documents apart."""
+"""Command → the flags that tell its documents apart."""
 _KEYS: Mapping[str, Mapping[str, str]] = {
     "check": {"target": "check", "jobs": "check-jobs"},
     "why": {"target": "check", "jobs": "check-jobs"},
     "watch": {"jobs": "check-jobs"},
     "fix": {"script_from": "fix-script", "run_id": "fix"},
-    "compare": {"before": "compare", "points": "compare-group", "chain": "compare-chain"},
+    "compare": {"chain": "compare-chain", "before": "compare", "points": "compare-group"},
     "drill": {"run_id": "launch", "drills": "drills"},
 }
+"""Command → the keys that tell its documents apart; the first one that is there."""
 _OF_RECIPE = "a recipe names its own"
 _OF_SITE = "they come from Slurm or the site"
 _OF_TRAINER = "a trainer names its own"
@@ -110,7 +111,8 @@ class Shape:
     inner: Shape | None
     """Of a list's elements, or of the values of an object with free keys; None if all are empty."""
     is_free: bool
-    words: frozenset[str] | None
+    words: frozenset[str | int] | None
+    """Its closed set of words; of `schema`, the versions that are shown."""
     like: str | None
     """Name and path of the document that has the shape; null fits too if it is shown."""
 
@@ -152,7 +154,7 @@ def _shape(name: str, path: str, values: Sequence[Any]) -> Shape:
     inner = [value for each in values if isinstance(each, list) for value in each]
     inner += [value for each in objects if is_free for value in each.values()]
     keys = {} if is_free else dict.fromkeys(key for each in objects for key in each)
-    words = whole.get("words", {}).get(path)
+    words = values if path.rpartition(".")[2] == "schema" else whole.get("words", {}).get(path)
     return Shape(
         kinds=frozenset(map(_kind, values)),
         keys={
@@ -186,8 +188,8 @@ def misfits(value: Any, shape: Shape, path: str = "$") -> Iterator[str]:
     kind = _kind(value)
     if not {kind, _WIDER.get(kind)} & shape.kinds:
         yield f"{path} is {kind}, not {' or '.join(sorted(shape.kinds))}: {json.dumps(value)[:100]}"
-    elif isinstance(value, str) and shape.words is not None and value not in shape.words:
-        yield f"{path} is {value!r}, not one of {' '.join(sorted(shape.words))}"
+    elif isinstance(value, str | int) and shape.words is not None and value not in shape.words:
+        yield f"{path} is {value!r}, not one of {' '.join(sorted(map(str, shape.words)))}"
     elif isinstance(value, list):
         yield from _misfits_inside(((f"{path}[{i}]", each) for i, each in enumerate(value)), shape.inner)
     elif isinstance(value, dict) and shape.is_free:

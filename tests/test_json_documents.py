@@ -129,6 +129,7 @@ def test_a_document_without_a_key_or_with_another_one_is_refused(name: str) -> N
     ("keys", "value", "message"),
     [
         (("schema",), 1.5, r"\$.schema is a number, not a whole number: 1.5"),
+        (("schema",), 2, r"\$.schema is 2, not one of 1"),
         (("target",), None, r"\$.target is null, not text: null"),
         (("verdict",), "fine", r"\$.verdict is 'fine', not one of finding healthy too_early unknown"),
         (("findings", 0, "primary"), 1, r"\$.findings\[0\].primary is a whole number, not true or false: 1"),

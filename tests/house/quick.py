@@ -56,6 +56,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "coach/tui": ("tests/tui/test_screen_specs.py", "tests/tui/test_keys.py"),
     "coach/tui/keys.py": (_REFERENCE,),
     "tests/rules/proofs.toml": (PROOFS,),
+    "tests/json_examples": ("tests/test_json_documents.py", _REFERENCE),
     "recipes": (
         "tests/trainers/test_recipes_match.py",
         "tests/launch/test_lessons.py",
