@@ -44,7 +44,7 @@ _SHOWN_BY: Mapping[str, re.Pattern[str]] = {
 """Need → words in a log that show it."""
 _SCHEDULERS: Mapping[str, re.Pattern[str]] = {
     "slurm": re.compile(r"slurmstepd|\bsrun\b|\bsbatch\b|\bsalloc\b|SBATCH|SLURM_"),
-    "pbs": re.compile(r"\bPBS\b|PBS_"),
+    "pbs": re.compile(r"\bPBS\b|PBS_|\bpbs[./]"),
     "lsf": re.compile(r"\bLSF\b|LSB_|BSUB|\bbsub\b|\bTERM_[A-Z]{3}"),
     "sge": re.compile(r"\bSGE\b|SGE_|Grid Engine|\bh_(?:vmem|rt)\b|\bq(?:conf|acct)\b"),
 }

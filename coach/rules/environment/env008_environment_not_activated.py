@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.aftermath import is_below
+from coach.rules.from_logs.aftermath import is_below, losses_after
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import hits_of
 
@@ -73,7 +73,8 @@ class EnvironmentNotActivated(EndingRule):
         return snapshot.state != "TIMEOUT" and not has_run
 
     def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
-        return Severity.WARNING if any(map(_is_of_no_conda, hits)) else Severity.INFO
+        has_trained = any(losses_after(hit, snapshot) for hit in hits)
+        return Severity.WARNING if any(map(_is_of_no_conda, hits)) and not has_trained else Severity.INFO
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "command" in hit.fields:

@@ -13,6 +13,7 @@ from coach.model.training.log import LogHit
 from coach.rules.advice.placement import without_node
 from coach.rules.from_logs.aftermath import was_outlived, was_passed_by
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.quoted_evidence import hits_of
 
 _NOT_RUN = re.compile(r": (?:line )?\d+: |trying to connect to the [Dd]ocker")
 _NOT_STARTED = re.compile(
@@ -59,6 +60,8 @@ class PermissionDenied(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        if hit.text.startswith("wandb: ERROR"):  # the exception below it says more
+            return not any("UsageError" in other.text for other in hits_of(snapshot, self.code, "remote"))
         if hit.signature != "shell":
             return True
         num_lines = _LINES_WITHOUT if _NOT_RUN.search(hit.text) else 1

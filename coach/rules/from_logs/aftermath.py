@@ -83,6 +83,8 @@ _OF_THE_SITE = re.compile(
 )
 """Programs that the site runs before the job's own: a prologue, a notice, a check of the quota."""
 
+_OF_A_TOOL = re.compile(r"\w{1,20}: .{1,200}: No such file or directory$")
+"""What a command says that misses the file which an earlier one did not make."""
 _MONITOR = re.compile(r"\b(?:nvidia-smi|dcgmi|tensorboard|sleep|tail)\b")
 _SHELL_JOB = re.compile(r": line \d+: +\d+ (?:Killed|Terminated|Hangup|Interrupt)\b(?P<command>.*)")
 """A shell's message about a program that a signal ended."""
@@ -95,7 +97,7 @@ PROGRAM = "syntax"
 _MAX_LINE_CHARS = 2000
 """Patterns see only this many characters of a line."""
 _PREFIX = re.compile(
-    r"(?:\[(?=[a-z, :]{0,20}\d)[\w,: ]{1,40}\](?:<\w+>)?:? ?|\s{0,5}\d+: |\([^)]{0,60}pid=[^)]{0,60}\) ?"
+    r"(?:\[(?=[a-z, :]{0,20}\d)[\w,: ]{1,40}\](?:<\w+>)?:? ?|\s{0,5}\d+: |\([^)]{0,60}(?:pid|ip)=[^)]{0,60}\) ?"
     r"|\d{4}-\d\d-\d\d[T ]\S+ )*"
 )
 """Rank and time that a launcher or a logger puts before a line."""
@@ -104,7 +106,7 @@ _QUIET = re.compile(
     r"|s)?\b|[Kk]illed|[Tt]erminat|\b[Aa]bort|\bfailed\b|[Cc]ore dumped|Error\b|ERROR\b|error:)"
     r"|(?:See|For more|Please|Try|Run|Hint|Note|note:|hint:|help:|use|Use|If)\b|frame #\d|File \""
     r"|(?:Calls|Stacktrace|Backtrace|Work dir|Tip): ?|in expression starting at |Execution halted|Caused by:"
-    r"|(?:real|user|sys)\t\d|\*\*\* "
+    r"|(?:real|user|sys)\t\d|\*\*\* |.*Execution complete -- Goodbye$"
 )
 """A line that is no sign of life: it belongs to the error or to the end of the program."""
 
@@ -245,7 +247,7 @@ def _was_expected(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
     next_said = islice(filter(str.strip, islice(tail.plain, start, None)), _TRIED_AGAIN_LINES)
     if any(map(_says_tried_again, next_said)) or (hit.block is not None and hit.block.is_ignored):
         return True
-    if _is_of_the_site(hit.block) and signs.num_told[-1] > signs.num_told[start]:
+    if is_of_the_site(hit.block) and signs.num_told[-1] > signs.num_told[start]:
         return True
     if signs.passed_tests and signs.passed_tests[-1] >= start:
         return True
@@ -253,7 +255,7 @@ def _was_expected(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
     return not is_of_a_program and _ends_well(signs, start)
 
 
-def _is_of_the_site(block: ErrorBlock | None) -> bool:
+def is_of_the_site(block: ErrorBlock | None) -> bool:
     """True for a traceback of a program of the site. The job goes on after it, if anything follows."""
     frames = block.all_frames if block is not None and block.is_traceback and block.rank is None else ()
     return bool(frames) and _OF_THE_SITE.match(frames[0].file) is not None
@@ -321,6 +323,7 @@ def was_outlived(hit: LogHit, snapshot: TargetSnapshot, num_lines: int = 1) -> b
         return False
     signs, start = _signs(tail, snapshot), _below(hit, tail)
     num_told = signs.num_told[-1] - signs.num_told[start]
+    num_told -= sum(map(bool, map(_OF_A_TOOL.match, tail.plain[start:])))
     return num_told >= num_lines and signs.death_from(start) is None
 
 

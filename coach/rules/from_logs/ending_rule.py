@@ -19,7 +19,7 @@ from coach.model.training.log import LogHit, Signature
 from coach.model.training.run import Refusal
 from coach.rules.advice.circumstances import fixes_of_wording
 from coach.rules.base import Need, Rule
-from coach.rules.from_logs.aftermath import lines_below, only_error, went_on
+from coach.rules.from_logs.aftermath import is_of_the_site, lines_below, only_error, went_on
 from coach.rules.from_logs.hidden_crash import told_as_hidden
 from coach.rules.from_logs.library_exceptions import exceptions_of
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
@@ -106,6 +106,7 @@ class EndingRule(Rule):
             for hit in hits_of(snapshot, self.code)
             if hit.signature != "refused" and self.counts(hit, snapshot)
         ] or exceptions_of(self.code, snapshot)
+        hits = [hit for hit in hits if not (is_of_the_site(hit.block) and went_on(hit, snapshot))]
         if hits and self.can_matter(snapshot):
             yield self._ended(hits, snapshot)
 

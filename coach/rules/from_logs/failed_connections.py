@@ -16,7 +16,7 @@ _HOST = re.compile(
     r"ConnectionPool\(host='(?P<pool>[^']+)'|Failed to resolve '(?P<name>[^']+)'"
     r"|Cannot connect to host (?P<aiohttp>[\w.-]+)"
     r"|https?://(?P<url>[\w.-]+)|(?:Could not resolve host:"
-    r"|unable to resolve host address) ?[‘'`]?(?P<shell>[\w.-]+)"
+    r"|unable to resolve host address|wget: bad address) ?[‘'`]?(?P<shell>[\w.-]+)"
     r"|Failed to connect to (?P<curl>[\w.-]+) port (?:443|80)\b"
 )
 _OUTSIDE = re.compile(

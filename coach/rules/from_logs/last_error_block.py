@@ -65,6 +65,7 @@ _LOGGED = re.compile(
 )
 """A line that a logger prints at level ERROR: an end if hardly a line follows."""
 _MAX_BELOW_LOGGED = 2
+_GOES_ON = re.compile(r"(?i)\b(?:done|finish\w*|complet\w*|success\w*|saved|epoch|step|iter\w*|loss)\b")
 _EPILOGUE = re.compile(
     r"(?i)\s*(?:exit[ _]status\s*[:=]?\s+-?[1-9]\d*\s*$|exited with (?:exit code [1-9]|signal)|failed\s+[1-9]\d* +: "
     r"|state: (?:failed|timeout|out_of_memory|node_fail)\b|job_state\s*=\s*f\b)"
@@ -78,6 +79,9 @@ _BROAD = re.compile(
     re.IGNORECASE,
 )
 """Words that mark the likely reason in a job that is known to have failed."""
+_CLOSING = re.compile(rf"MPI_ABORT was|ERROR ~ |{_EPILOGUE.pattern.removeprefix('(?i)')}", re.IGNORECASE)
+_MAX_CLOSING_LINES = 40
+"""A launcher's or a batch system's last words: all lines below them are its own, up to this number."""
 _PARAGRAPH = re.compile(r"Lmod has detected|thread '.{0,80}' panicked at |panic: ")
 """Errors whose text goes on to the next empty line."""
 _MAX_ABOVE = 4
@@ -106,6 +110,8 @@ class Block:
     num_alive: int
     """Number of lines below it that are a sign of life."""
     is_of_a_shell: bool = False
+    is_logged: bool = False
+    """True if a logger printed it, and the program only tidied up below it."""
     traceback: ErrorBlock | None = None
 
     @property
@@ -233,6 +239,8 @@ def _error(tail: LogTail, lines: Sequence[str], last: int) -> Block:
     own = last + 1
     if _PARAGRAPH.match(lines[last]):
         own += sum(1 for _ in takewhile(str.strip, lines[own:]))
+    elif _CLOSING.match(lines[last]) and len(lines) - own <= _MAX_CLOSING_LINES:
+        own = len(lines)
     shown = own + sum(1 for _ in takewhile(is_quiet, lines[own:]))
     shown = min(shown, first + MAX_BLOCK_LINES)
     while shown > last + 1 and not lines[shown - 1].strip():
@@ -247,7 +255,14 @@ def _error(tail: LogTail, lines: Sequence[str], last: int) -> Block:
         number + said,
         num_alive(lines[own:]),
         bool(_SHELL.match(lines[said])),
+        is_logged=_is_logged_end(lines[last], lines[own:]),
     )
+
+
+def _is_logged_end(line: str, below: Sequence[str]) -> bool:
+    """True if a logger printed the error, and only a line or two of a program that tidies up follow."""
+    alive = [each for each in below if not is_quiet(each)]
+    return bool(_LOGGED.match(line)) and len(alive) <= _MAX_BELOW_LOGGED and not any(map(_GOES_ON.search, alive))
 
 
 def _above(lines: Sequence[str], last: int) -> int:

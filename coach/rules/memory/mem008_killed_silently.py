@@ -116,6 +116,7 @@ class KilledSilently(EndingRule):
         yield Fix(
             "Where the site keeps accounting, see how much it had used",
             command=f"sacct -j {job_id or 'JOB'} -o JobID,State,MaxRSS,ReqMem",
+            needs=("not scheduler:pbs", "not scheduler:lsf", "not scheduler:sge"),
         )
 
 

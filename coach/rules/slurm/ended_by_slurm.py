@@ -18,7 +18,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, LogTail, Signature
 from coach.rules.advice.circumstances import fixes_of_wording
 from coach.rules.base import Need, Rule
-from coach.rules.from_logs.aftermath import ended_well, is_below, losses_after, num_alive_after, tail_of
+from coach.rules.from_logs.aftermath import PROGRAM, ended_well, is_below, losses_after, num_alive_after, tail_of
+from coach.rules.from_logs.library_exceptions import PLAIN
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 
 REQUEUES = re.compile(r"\b(?:[Rr]eque(?:ued|u?e?ing)|scontrol requeue|[Rr]esubmitt(?:ed|ing))\b")
@@ -99,7 +100,7 @@ def _was_outlived(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     tail = tail_of(hit, snapshot)
     if tail is None:
         return False
-    if hit.fields.get("what") is not None and _is_of_an_earlier_job(hit, tail):
+    if hit.fields.get("what") is not None and _is_of_an_earlier_job(hit, tail, snapshot):
         return True
     trained_on = losses_after(hit, snapshot)
     is_resumed = trained_on or is_below(_RESUMED, hit, snapshot)
@@ -108,8 +109,8 @@ def _was_outlived(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     return trained_on and tail.num_lines - hit.line > _STILL_FLUSHED_LINES
 
 
-def _is_of_an_earlier_job(hit: LogHit, tail: LogTail) -> bool:
-    """True if the log was appended to: the line is its first, or many lines that no dying process prints
-    follow."""
-    num_alive = num_alive_after(hit, tail)
-    return num_alive > _STILL_FLUSHED_LINES or (hit.line == 1 and num_alive > 0)
+def _is_of_an_earlier_job(hit: LogHit, tail: LogTail, snapshot: TargetSnapshot) -> bool:
+    """True if the log was appended to: many lines that no dying process prints follow, or the line is its first
+    and the error of a program follows that no signal causes."""
+    told = (each for each in hits_of(snapshot, PLAIN, PROGRAM) if each.file == hit.file)
+    return num_alive_after(hit, tail) > _STILL_FLUSHED_LINES or (hit.line == 1 and any(told))

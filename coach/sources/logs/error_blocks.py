@@ -242,7 +242,9 @@ class ErrorBlocks:
         first = self._first_frame(end, rank) if is_frame(words) or depth_of(words) else None
         if first is None or self._headed(place, Line(self._text.number_at(place), rank, words)) is not None:
             return None
-        return self._read(first, ErrorReader(self._file, rank, kind=ErrorKind.HEADLESS)).build(())
+        cut = self._read(first, ErrorReader(self._file, rank, kind=ErrorKind.HEADLESS)).build(())
+        # The frames of a fault handler lack the comma; they show what runs, and end nothing.
+        return cut if ", in " in cut.lines[0] else None
 
 
 def _places_of_heads(text: LogText) -> list[int]:

@@ -26,6 +26,7 @@ PREFIX = re.compile(
     r"|err)>: ?"
     r"| {0,5}(?P<label>\d{1,6}): "  # srun --label
     r"|\((?:[\w.-]+ )?(?:rank=(?P<worker>\d{1,6}) )?pid=\d+(?:, ip=[\d.]+)?\) ?"  # Ray, vLLM
+    r"|\(raylet(?:, ip=[\d.]+)?\) "
     r"|\[rank: (?P<lightning>\d{1,6})\] "
     r"|(?!python|slurm|ep(?:och)?\d|step|iter)[a-z][\w.-]*\d: "  # pdsh, DeepSpeed's launcher: the node
     # containers
