@@ -534,7 +534,7 @@ def test_an_environment_that_was_not_activated_comes_before_what_is_missing_beca
     assert (other.rule, other.consequence_of) == ("ENV007", "ENV008")
     trained = "".join(f"step {step} loss {2 / step:.3f}\n" for step in range(1, 60))
     (alone,) = diagnose_whole(f"{line}\n{trained}").findings
-    assert (alone.rule, alone.severity) == ("ENV008", Severity.WARNING)
+    assert (alone.rule, alone.severity) == ("ENV008", Severity.INFO)
 
 
 def test_a_shell_without_conda_is_not_told_to_ask_conda() -> None:

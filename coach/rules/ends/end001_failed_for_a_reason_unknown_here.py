@@ -137,7 +137,11 @@ def _last_thing_said(snapshot: TargetSnapshot) -> Block | None:
 
 
 def _is_the_end(block: Block, tail: LogTail, snapshot: TargetSnapshot) -> bool:
-    if (block.num_alive and not block.is_logged) or not tail.is_counted or (_OF_A_PEER.match(block.said) and not _is_of_main(block)):
+    if (
+        (block.num_alive and not block.is_logged)
+        or not tail.is_counted
+        or (_OF_A_PEER.match(block.said) and not _is_of_main(block))
+    ):
         return False
     if went_on(block.hit, snapshot):
         return False

@@ -47,8 +47,8 @@ class EnvironmentNotActivated(EndingRule):
     When it stays silent
         If a file of a conda environment appears below it: then one is active. If a progress bar or "Killed"
         does, or if the job ran until its time limit: then some program did run. If losses follow or the job
-        completed, another Python had the needed modules: then the finding is info, or a warning if a virtual
-        environment was not there or the shell has no `source`.
+        completed, another Python had the needed modules: then the finding is info. It is a warning if a
+        virtual environment was not there or the shell has no `source`, and no loss shows a training.
     What to do
         Put `source CONDA/etc/profile.d/conda.sh` before `conda activate` in the script: `conda info --base`
         in a terminal names the folder CONDA. coach does it for you with `--env conda=NAME`. If the log says

@@ -61,7 +61,7 @@ _STATUS = re.compile(
 )
 _LOGGED = re.compile(
     r".{0,120}?(?:\[(?:ERROR|CRITICAL|FATAL) *\]|[|-] (?:ERROR|CRITICAL|FATAL)\b"
-    r"|\d\]? (?:\[[^\]]{1,60}\] )?(?:ERROR|CRITICAL|FATAL)\b)|(?:ERROR|CRITICAL):[\w.]{1,80}:"
+    r"|\d\]? (?:\[[^\]]{1,60}\] )?(?:ERROR|CRITICAL|FATAL)\b)|(?:ERROR|CRITICAL):[\w.]{1,80}:(?!.*\bretry)"
 )
 """A line that a logger prints at level ERROR: an end if hardly a line follows."""
 _MAX_BELOW_LOGGED = 2
@@ -79,7 +79,9 @@ _BROAD = re.compile(
     re.IGNORECASE,
 )
 """Words that mark the likely reason in a job that is known to have failed."""
-_CLOSING = re.compile(rf"MPI_ABORT was|ERROR ~ |{_EPILOGUE.pattern.removeprefix('(?i)')}", re.IGNORECASE)
+_CLOSING = re.compile(
+    rf"MPI_ABORT was|=   BAD TERM|ERROR ~ |{_EPILOGUE.pattern.removeprefix('(?i)')}", re.IGNORECASE
+)
 _MAX_CLOSING_LINES = 40
 """A launcher's or a batch system's last words: all lines below them are its own, up to this number."""
 _PARAGRAPH = re.compile(r"Lmod has detected|thread '.{0,80}' panicked at |panic: ")
@@ -262,7 +264,9 @@ def _error(tail: LogTail, lines: Sequence[str], last: int) -> Block:
 def _is_logged_end(line: str, below: Sequence[str]) -> bool:
     """True if a logger printed the error, and only a line or two of a program that tidies up follow."""
     alive = [each for each in below if not is_quiet(each)]
-    return bool(_LOGGED.match(line)) and len(alive) <= _MAX_BELOW_LOGGED and not any(map(_GOES_ON.search, alive))
+    return (
+        bool(_LOGGED.match(line)) and len(alive) <= _MAX_BELOW_LOGGED and not any(map(_GOES_ON.search, alive))
+    )
 
 
 def _above(lines: Sequence[str], last: int) -> int:

@@ -18,7 +18,14 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, LogTail, Signature
 from coach.rules.advice.circumstances import fixes_of_wording
 from coach.rules.base import Need, Rule
-from coach.rules.from_logs.aftermath import PROGRAM, ended_well, is_below, losses_after, num_alive_after, tail_of
+from coach.rules.from_logs.aftermath import (
+    PROGRAM,
+    ended_well,
+    is_below,
+    losses_after,
+    num_alive_after,
+    tail_of,
+)
 from coach.rules.from_logs.library_exceptions import PLAIN
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 

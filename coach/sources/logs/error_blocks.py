@@ -228,6 +228,8 @@ class ErrorBlocks:
                 break
             is_flat_before, is_flat = is_flat, depth_of(words) == 0 and words[:1] not in "│╰"
             if is_frame(words):
+                if is_flat and depth_of(words):
+                    break  # what stands below it is no source line
                 first, has_frame, is_flat = place, True, False
             elif is_flat and is_flat_before:
                 break  # only the source line of a frame that lost its indentation stands alone
@@ -239,7 +241,7 @@ class ErrorBlocks:
         """The frames with which the text ends, if they are of no block that has a head."""
         end = len(self._text.data)
         place, rank, words = next(self._text.before(end), (end, None, ""))
-        first = self._first_frame(end, rank) if is_frame(words) or depth_of(words) else None
+        first = self._first_frame(end, rank)
         if first is None or self._headed(place, Line(self._text.number_at(place), rank, words)) is not None:
             return None
         cut = self._read(first, ErrorReader(self._file, rank, kind=ErrorKind.HEADLESS)).build(())

@@ -57,11 +57,11 @@ _MAX_MESSAGE_LINES = 6
 _MAX_LINE_PREFIX = 80
 _MAX_HELD_BYTES = 4 << 10
 _WRAPPED = re.compile(
-    r"(?!\S{1,60}: |(?:epoch|step|iter|it|batch|loss|train|val|eval|test|saved?|done|on_|using)\b|\w+ing\b)"
+    r"(?![^:]{1,60}: |(?:epoch|step|iter|it|batch|loss|train|val|eval|test|saved?|done|on_|using)\b|\w+ing\b)"
     r"[a-z(]\S*(?:\s+\S|[.!)'\"\]]$)"
 )
 """The second line of a message that a terminal wrapped at words; no word of a program that goes on."""
-_WRAPPED_ON = re.compile(r"(?!\S{1,60}: )[a-z\d('\"]")
+_WRAPPED_ON = re.compile(r"(?![^:]{1,60}: )[a-z\d('\"]")
 _SAYS = re.compile(r"(?!.*(?:Traceback \(most recent|File \"))(?=.*[A-Za-z])\s*[^\s=~]")
 
 

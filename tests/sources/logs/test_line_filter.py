@@ -15,6 +15,7 @@ import pytest
 from coach.model.training.log import FIRST_LINE, MAX_FIRST_HITS, Signature
 from coach.rules.registry import build, signatures
 from coach.sources.logs import scanner as log_scanner
+from coach.sources.logs.layout import join_messages
 from coach.sources.logs.line_filter import is_digit_blind
 from coach.sources.logs.line_text import ANSI, decode, split_prefix, with_signals_apart
 from coach.sources.logs.scanner import LogScanner, search
@@ -49,7 +50,7 @@ def found_by_hand(text: bytes, wanted: tuple[Signature, ...]) -> Counter[tuple[s
     """Search every line with every pattern, without literals, kinds or other shortcuts."""
     found: Counter[tuple[str, str, int]] = Counter()
     patterns = [(signature, re.compile(signature.pattern)) for signature in wanted]
-    for number, line in enumerate(ANSI.sub(b"", text).split(b"\n"), start=1):
+    for number, line in enumerate(join_messages(ANSI.sub(b"", text), is_end=True)[0].split(b"\n"), start=1):
         for part in with_signals_apart(line, is_in_bar=False).split(b"\r"):
             words = split_prefix(decode(part))[1]
             for signature, pattern in patterns:
