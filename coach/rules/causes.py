@@ -255,7 +255,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "vanishing_gradients": "The gradients are too small to change the weights.",
         "too_few_gpus": "The program wants more GPUs than the job has.",
         "version_conflict": "Packages of the environment do not fit together.",
-        "weights_only_load": "torch.load refuses objects in the file that are no weights.",
+        "weights_only_load": "The file holds objects that are no weights, which torch.load refuses.",
         "xid_hw_error": "The driver reported an error of a GPU.",
     }
 )

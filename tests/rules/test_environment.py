@@ -27,7 +27,7 @@ from tests.rules.recorded import RECORDINGS, diagnose
 
 CAUSE = "module_not_found"
 ENDED = {
-    "checkpoint-of-objects": ("ENV016", "version_conflict"),
+    "checkpoint-of-objects": ("ENV016", "weights_only_load"),
     "conda-not-initialised": ("ENV008", "conda_not_initialised"),
     "disk-full": ("ENV010", "disk_quota"),
     "file-not-found": ("DAT011", "file_not_found"),
@@ -415,7 +415,7 @@ srun: error: node1: task 0: Exited with exit code 1
         (
             "FATAL:   could not open image /s/a.sif: lstat /s/a.sif: no such file or directory\n",
             "image /s/a.sif",
-            "srun --pty ls",
+            "where compute nodes see it",
         ),
         ("ERROR  : Failed to create user namespace: user namespace disabled\n", "namespace", "Ask the site"),
         ("FATAL:   container creation failed: hook failure\n", "hook failure", "by hand"),

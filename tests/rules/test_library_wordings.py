@@ -293,6 +293,12 @@ WORDINGS = {
         "AutoModel requires the PyTorch library but it was not found in your environment. Checkout the "
         "instructions on the",
     ],
+    "checkpoint_world_size": [
+        (
+            "deepspeed.runtime.zero.utils.ZeRORuntimeException: The checkpoint being loaded used a DP world "
+            "size of 8 but the current"
+        ),
+    ],
     "state_dict_mismatch": [
         "KeyError: 'layers.0.self_attn.q_proj.lora_A.weight'",
         "ValueError: There is no module or parameter named 'lm_head.base_layer' in LlamaForCausalLM",
@@ -311,10 +317,6 @@ WORDINGS = {
         (
             "ValueError: The target dict keys and state dict keys do not match, target dict contains keys "
             "{'bias'}"
-        ),
-        (
-            "deepspeed.runtime.zero.utils.ZeRORuntimeException: The checkpoint being loaded used a DP world "
-            "size of 8 but the current"
         ),
     ],
     "dataloader_worker_killed": [

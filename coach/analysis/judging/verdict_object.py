@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.json_types import Number, Schema1
-from coach.model.judging.finding import Diagnosis, Finding, Fix, NotMeasured, Subject, Verdict
+from coach.model.judging.finding import Diagnosis, Finding, NotMeasured, Subject, Verdict
 from coach.model.judging.outcome import End, Outcome
 from coach.runs import encode_number
 
@@ -32,6 +32,19 @@ class EvidenceObject(TypedDict):
     unit: str | None
 
 
+class FixObject(TypedDict):
+    """A typed change of the launch, or a command for a job that coach did not launch."""
+
+    title: str
+    changes: dict[str, Any]
+    """Keys: recipe batch_size gradient_accumulation lr warmup_steps num_workers precision
+    activation_checkpointing, and so on; mem time signal exclude env num_nodes gpus_per_node nproc_per_node
+    cpus_per_task."""
+    command: str | None
+    changes_learning: bool
+    """True if it changes the result of the training. Such a fix is never applied without asking."""
+
+
 class FindingObject(TypedDict):
     """One finding of a rule: a summary, its evidence, and its fixes."""
 
@@ -50,7 +63,7 @@ class FindingObject(TypedDict):
     subject: Annotated[dict[str, Any], Subject]
     summary: str
     evidence: list[Annotated[dict[str, Any], EvidenceObject]]
-    fixes: list[Annotated[dict[str, Any], Fix]]
+    fixes: list[FixObject]
 
 
 class DiagnosisObject(TypedDict):

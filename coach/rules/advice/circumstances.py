@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
 from coach.model.judging.finding import Fix
@@ -20,7 +20,12 @@ PRIMARY = "primary"
 """Needed by advice for a finding that nothing else explains. The engine, which orders findings, decides it."""
 UNKNOWN_SCHEDULER = "scheduler:unknown"
 """Needed by advice for a target whose scheduler is not shown."""
-_NOT = "not "
+OTHER_SCHEDULER = "scheduler:other"
+"""Needed by advice in the words of no scheduler, for a job of PBS, LSF or SGE."""
+NO_OTHER_SCHEDULER = "not scheduler:other"
+"""Needed by commands of Slurm that only look: coach runs where Slurm is, so they fit unless the log names
+another scheduler."""
+NOT = "not "
 """Begins a need that must not be shown."""
 _SHOWN_BY: Mapping[str, re.Pattern[str]] = {
     "dataloader": re.compile(r"(?i)data_?loader|num_workers"),
@@ -28,10 +33,11 @@ _SHOWN_BY: Mapping[str, re.Pattern[str]] = {
         r"(?i)\b(?:sav|writ|load|restor|resum)\w{0,8}\b.{0,60}(?:checkpoint|ckpt)"
         r"|(?:checkpoint|ckpt).{0,60}\b(?:saved|written|loaded)|\bcheckpoint-\d|\.ckpt\b"
     ),
+    "torch": re.compile(r"\btorch\b"),
     "torchrun": re.compile(r"torchrun|torch[./]distributed[./](?:run|elastic|launch)"),
     "torch.compile": re.compile(r"torch\.compile|torch[./]_(?:dynamo|inductor)"),
     "accelerate": re.compile(r"accelerate"),
-    "deepspeed": re.compile(r"(?i)deepspeed"),
+    "deepspeed": re.compile(r"(?i)deepspeed|sigkill_handler"),
     "transformers": re.compile(r"transformers|huggingface"),
     "lightning": re.compile(r"(?i)lightning"),
     "conda": re.compile(r"(?i)conda|mamba"),
@@ -49,18 +55,19 @@ _SCHEDULERS: Mapping[str, re.Pattern[str]] = {
     "sge": re.compile(r"\bSGE\b|SGE_|Grid Engine|\bh_(?:vmem|rt)\b|\bq(?:conf|acct)\b"),
 }
 """Scheduler → its words in a log. The first one that is shown counts."""
+NEEDS = frozenset(
+    {*_SHOWN_BY, *(f"scheduler:{name}" for name in (*_SCHEDULERS, "none", "unknown", "other"))}
+) | {PRIMARY, "recipe"}
+"""All needs that a target can show."""
 _SLURM_LOG = re.compile(r"\bslurm[-_.]?\w{0,60}?\d+[\w.]*$")
 _FIELD = re.compile(r"(?<!\$)\{(\w+)\}")
 
 
 def fitting(fixes: Iterable[Fix], snapshot: TargetSnapshot) -> tuple[Fix, ...]:
     """The first fixes whose needs the target shows, at most MAX_FIXES."""
-    fixes, text = tuple(fixes), ""
-    if any(fix.needs for fix in fixes):
-        text = "\n".join(line for tail in snapshot.log_tails for line in tail.plain)
-    return tuple(fix for fix in fixes if all(_is_shown(need, snapshot, text) for need in fix.needs))[
-        :MAX_FIXES
-    ]
+    fixes = tuple(fixes)
+    shown = _shown(snapshot) if any(fix.needs for fix in fixes) else set()
+    return tuple(fix for fix in fixes if all(_is_met(need, shown) for need in fix.needs))[:MAX_FIXES]
 
 
 def fixes_of_wording(hit: LogHit, snapshot: TargetSnapshot) -> tuple[Fix, ...]:
@@ -69,42 +76,41 @@ def fixes_of_wording(hit: LogHit, snapshot: TargetSnapshot) -> tuple[Fix, ...]:
     return fitting((_filled(fix, hit.fields) for fix in fixes if _fields(fix) <= hit.fields.keys()), snapshot)
 
 
-def scheduler_of(snapshot: TargetSnapshot, text: str) -> str:
+def _shown(snapshot: TargetSnapshot) -> set[str]:
+    """The needs that the logs, the script or the run show."""
+    lines = [line for tail in snapshot.log_tails for line in tail.plain]
+    known = (
+        line for hit in snapshot.log_hits for line in (hit.text, *(hit.block.lines if hit.block else ()))
+    )
+    text = "\n".join([*lines, *dict.fromkeys(known)])
+    run, scheduler = snapshot.run, _scheduler_of(snapshot, text)
+    shown = {need for need, words in _SHOWN_BY.items() if words.search(text)}
+    shown |= {PRIMARY, f"scheduler:{scheduler}"}
+    if scheduler in ("pbs", "lsf", "sge"):
+        shown.add(OTHER_SCHEDULER)
+    if run is not None and run.launch.get("recipe"):
+        shown.add("recipe")
+    if run is not None and run.parameters.get("num_workers"):
+        shown.add("dataloader")
+    if snapshot.checkpoints:
+        shown.add("checkpoint")
+    return shown
+
+
+def _is_met(need: str, shown: Set[str]) -> bool:
+    return (need.removeprefix(NOT) in shown) is not need.startswith(NOT)
+
+
+def _scheduler_of(snapshot: TargetSnapshot, text: str) -> str:
     """`slurm`, `pbs`, `lsf`, `sge`, `none` for a run without one, or `unknown`."""
     run = snapshot.run
     if snapshot.job is not None or (run is not None and run.backend == "slurm"):
         return "slurm"
     if run is not None and run.backend == "local":
         return "none"
-    named = next((name for name, words in _SCHEDULERS.items() if words.search(text)), None)
     is_slurm_log = any(_SLURM_LOG.search(tail.file) for tail in snapshot.log_tails)
-    return named or ("slurm" if is_slurm_log else "unknown")
-
-
-def _is_shown(need: str, snapshot: TargetSnapshot, text: str) -> bool:
-    if need.startswith(_NOT):
-        return not _is_shown(need.removeprefix(_NOT), snapshot, text)
-    kind, _, scheduler = need.partition(":")
-    if kind == "scheduler":
-        return scheduler_of(snapshot, text) == scheduler
-    run = snapshot.run
-    if need == PRIMARY:
-        return True
-    if need == "recipe":
-        return run is not None and bool(run.launch.get("recipe"))
-    if need == "dataloader" and run is not None and run.parameters.get("num_workers"):
-        return True
-    if need == "checkpoint" and snapshot.checkpoints:
-        return True
-    return bool(_SHOWN_BY[need].search(text))
-
-
-def is_known(need: str) -> bool:
-    """True if some target can show this need."""
-    need = need.removeprefix(_NOT)
-    return need in (*_SHOWN_BY, "recipe", UNKNOWN_SCHEDULER, "scheduler:none") or (
-        need.removeprefix("scheduler:") in _SCHEDULERS
-    )
+    named = (name for name, words in _SCHEDULERS.items() if words.search(text))
+    return next(named, "slurm" if is_slurm_log else "unknown")
 
 
 def _fields(fix: Fix) -> set[str]:

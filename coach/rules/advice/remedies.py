@@ -15,7 +15,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Fix
 from coach.model.slurm.memory import spell_memory
 from coach.model.training.run import Run
-from coach.rules.advice.circumstances import UNKNOWN_SCHEDULER
+from coach.rules.advice.circumstances import NO_OTHER_SCHEDULER, OTHER_SCHEDULER, UNKNOWN_SCHEDULER
 from coach.rules.advice.launched_with import (
     float_parameter,
     int_parameter,
@@ -122,6 +122,32 @@ def sharding(run: Run | None) -> Iterable[Fix]:
         yield Fix(f"{steps}: {title[0].lower()}{title[1:]}", changes)
 
 
+def on_a_node(title: str, command: str) -> Iterable[Fix]:
+    """A command that looks at something as a compute node sees it."""
+    yield Fix(title, command=f"srun {command}", needs=(NO_OTHER_SCHEDULER,))
+    yield Fix(f"{title}: run this in an interactive job", command=command, needs=(OTHER_SCHEDULER,))
+
+
+def first_node_as_address(title: str) -> Iterable[Fix]:
+    """MASTER_ADDR from the job's list of nodes, in the words of the scheduler that is shown."""
+    slurm = 'scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1'
+    yield Fix(title, command=f"export MASTER_ADDR=$({slurm})", needs=(NO_OTHER_SCHEDULER,))
+    yield Fix(title, command='export MASTER_ADDR=$(head -1 "$PBS_NODEFILE")', needs=("scheduler:pbs",))
+    yield Fix(title, command="export MASTER_ADDR=${LSB_HOSTS%% *}", needs=("scheduler:lsf",))
+    yield Fix(
+        title,
+        command="export MASTER_ADDR=$(head -1 \"$PE_HOSTFILE\" | cut -d' ' -f1)",
+        needs=("scheduler:sge",),
+    )
+
+
+def begin_before(moment: str, change: str) -> Iterable[Fix]:
+    """Begin again before a training went wrong: from a checkpoint, where there is one."""
+    title = f"Resume from a checkpoint before {moment}, with {change}"
+    yield Fix(title, changes_learning=True, needs=("checkpoint",))
+    yield Fix(f"Start again with {change}", changes_learning=True, needs=("not checkpoint",))
+
+
 def ask_for_memory(why: str, size: str = "64G") -> Iterable[Fix]:
     """How to ask for host memory, in the words of the scheduler that is shown."""
     title = f"Ask for more host memory: {why}"
@@ -202,7 +228,7 @@ def saved_before_limit(
     if run is None or limit_s is None or limit_s < _MIN_LIMIT_S:
         yield Fix(
             f"{title} (#SBATCH --signal=B:USR1@{_LEAD_S})",
-            needs=("not scheduler:pbs", "not scheduler:lsf", "not scheduler:sge"),
+            needs=(NO_OTHER_SCHEDULER,),
         )
         return
     changes: dict[str, Any] = {}

@@ -97,9 +97,9 @@ class SegmentationFault(EndingRule):
             )
         elif hit is None or _FAULT_HANDLER not in hit.text:
             yield Fix("Let Python print where it crashes: export PYTHONFAULTHANDLER=1")
-        yield Fix(
-            "Rebuild or update the native package that is innermost, against the torch that is installed"
-        )
+        rebuild = "Rebuild or update the native package that is innermost"
+        yield Fix(f"{rebuild}, against the torch that is installed", needs=("torch",))
+        yield Fix(rebuild, needs=("not torch",))
 
 
 def _dumped(hit: LogHit, snapshot: TargetSnapshot) -> Iterator[tuple[int, re.Match[str]]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -42,6 +40,15 @@ class NoKernelImage(EndingRule):
     code = "CUD001"
     name = "no-kernel-image"
     cause = "no_kernel_image"
+    general = (
+        Fix(
+            "Take a build that lists this GPU: compare the two",
+            command=(
+                "python -c 'import torch; print(torch.cuda.get_arch_list(), "
+                "torch.cuda.get_device_capability())'"
+            ),
+        ),
+    )
     confidence = 0.95
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
@@ -59,12 +66,3 @@ class NoKernelImage(EndingRule):
     def severity_of(self, hit: LogHit) -> Severity | None:
         # torch only warns here; the fatal error stands further down.
         return Severity.WARNING if hit.signature == "not_compatible" else None
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Take a build that lists this GPU: compare the two",
-            command=(
-                "python -c 'import torch; print(torch.cuda.get_arch_list(), "
-                "torch.cuda.get_device_capability())'"
-            ),
-        )

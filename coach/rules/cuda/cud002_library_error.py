@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -36,16 +33,12 @@ class CudaLibraryError(EndingRule):
     code = "CUD002"
     name = "cuda-library-error"
     cause = "cublas_cudnn_error"
+    general = (
+        Fix(
+            "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the failing line",
+            {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
+        ),
+    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"A CUDA library refused a call: {hit.fields['status']}"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the failing line",
-            {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
-        )
-        if hit is not None and re.search(
-            r"NOT_INITIALIZED|INTERNAL_ERROR|nable to find", hit.fields["status"]
-        ):
-            yield Fix("Check if the GPU's memory was nearly full: try a smaller micro-batch")

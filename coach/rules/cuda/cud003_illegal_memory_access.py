@@ -43,6 +43,16 @@ class IllegalMemoryAccess(EndingRule):
     code = "CUD003"
     name = "illegal-memory-access"
     cause = "illegal_memory_access"
+    general = (
+        Fix(
+            "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the failing line",
+            {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
+        ),
+        Fix(
+            "Try without your own and third-party kernels (custom CUDA, Triton, flash-attention), or "
+            "update them"
+        ),
+    )
     is_lasting = True
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -54,16 +64,6 @@ class IllegalMemoryAccess(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"A kernel on the GPU accessed invalid memory: {re.sub(r'^.*[:)] +', '', hit.fields['what'])}"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the failing line",
-            {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
-        )
-        yield Fix(
-            "Try without your own and third-party kernels (custom CUDA, Triton, flash-attention), or "
-            "update them"
-        )
 
 
 def _tells_of_a_lost_gpu(hit: LogHit) -> bool:

@@ -35,6 +35,19 @@ class DeviceSideAssert(EndingRule):
     code = "CUD004"
     name = "device-side-assert"
     cause = "device_side_assert"
+    general = (
+        Fix(
+            "Check the range of labels and indices: labels below the number of classes, ids below the "
+            "embedding's size"
+        ),
+        Fix(
+            (
+                "Run once with CUDA_LAUNCH_BLOCKING=1, or one batch on the CPU: the traceback then shows "
+                "the failing line"
+            ),
+            {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
+        ),
+    )
     is_lasting = True
     confidence = 0.95
 
@@ -48,16 +61,3 @@ class DeviceSideAssert(EndingRule):
         for triggered in hits_of(snapshot, self.code, "triggered")[:1]:
             if triggered is not hit:
                 yield from filter(None, (quote(triggered), own_frame(triggered)))
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Check the range of labels and indices: labels below the number of classes, ids below the "
-            "embedding's size"
-        )
-        yield Fix(
-            (
-                "Run once with CUDA_LAUNCH_BLOCKING=1, or one batch on the CPU: the traceback then shows "
-                "the failing line"
-            ),
-            {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
-        )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -34,13 +32,13 @@ class CudaAfterFork(EndingRule):
     code = "CUD005"
     name = "cuda-after-fork"
     cause = "cuda_launch_fork"
+    general = (
+        Fix(
+            "Start children with spawn, or touch CUDA only after the fork (no .cuda() in a Dataset or at "
+            "import)"
+        ),
+    )
     confidence = 0.95
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return "A forked process used CUDA after its parent had initialized it"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Start children with spawn, or touch CUDA only after the fork (no .cuda() in a Dataset or at "
-            "import)"
-        )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -36,6 +34,9 @@ class DeviceMismatch(EndingRule):
     code = "CUD006"
     name = "device-mismatch"
     cause = "device_mismatch"
+    general = (
+        Fix("Move the operands of that line to one device; tensors created in forward need device=x.device"),
+    )
     confidence = 0.95
     signatures = (two_types("CUD006"),)
 
@@ -46,8 +47,3 @@ class DeviceMismatch(EndingRule):
         named = list(hit.fields.values())
         where = f": {named[0]} and {named[1]}" if len(named) == 2 else ""
         return f"Tensors of one operation are on different devices{where}"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Move the operands of that line to one device; tensors created in forward need device=x.device"
-        )

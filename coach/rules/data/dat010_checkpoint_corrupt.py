@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
@@ -36,6 +35,17 @@ class CheckpointCorrupt(EndingRule):
     code = "DAT010"
     name = "checkpoint-corrupt"
     cause = "checkpoint_corrupt"
+    general = (
+        Fix(
+            "Resume from the checkpoint before it; if it was downloaded, download it again",
+            needs=("checkpoint",),
+        ),
+        Fix(
+            "If it was downloaded, download it again; if the training wrote it, take an earlier one",
+            needs=("not checkpoint",),
+        ),
+        Fix("Write checkpoints to a temporary name and rename them, from one rank only"),
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False for a process whose peer ended: it raises the same error as an empty file."""
@@ -50,7 +60,3 @@ class CheckpointCorrupt(EndingRule):
         return (
             f"A checkpoint or a file of weights could not be read, it is cut short or damaged: {words[:160]}"
         )
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix("Resume from the checkpoint before it; if it was downloaded, download it again")
-        yield Fix("Write checkpoints to a temporary name and rename them, from one rank only")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.advice.remedies import on_a_node
 from coach.rules.from_logs.aftermath import tail_of, was_outlived, was_passed_by
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
@@ -132,9 +133,9 @@ def _where_it_should_be(hit: LogHit | None, path: str | None) -> Iterable[Fix]:
     if hit is None or "text" in hit.fields:
         yield Fix("Put it on a file system that compute nodes see, and name it by its full path")
     elif path and path.startswith("/"):
-        yield Fix(
+        yield from on_a_node(
             "See whether compute nodes have it, and put it on a file system that they all see",
-            command=f"srun ls -ld {shlex.quote(path)}",
+            f"ls -ld {shlex.quote(path)}",
         )
         yield Fix("If it was moved, removed or misspelt, correct the path where the job names it")
     else:

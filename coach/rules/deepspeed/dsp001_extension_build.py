@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -38,6 +36,12 @@ class ExtensionBuild(EndingRule):
     code = "DSP001"
     name = "extension-build"
     cause = "deepspeed_build"
+    general = (
+        Fix(
+            "Load a compiler and the CUDA toolkit of torch's version in the job",
+            command="python -c 'import torch; print(torch.version.cuda)'",
+        ),
+    )
     confidence = 0.95
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
@@ -58,10 +62,4 @@ class ExtensionBuild(EndingRule):
             f"The extension {name} could not be built or loaded"
             if name
             else "An extension could not be built: a tool or library that it needs is missing"
-        )
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Load a compiler and the CUDA toolkit of torch's version in the job",
-            command="python -c 'import torch; print(torch.version.cuda)'",
         )

@@ -8,6 +8,7 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.quoted_evidence import hits_of
 
 
 class DeepSpeedConfig(EndingRule):
@@ -35,11 +36,13 @@ class DeepSpeedConfig(EndingRule):
     name = "deepspeed-config"
     cause = "deepspeed_config_error"
 
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return hit.signature != "sum"
+
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return (
-            "DeepSpeed refused its configuration: "
-            f"{hit.fields['words'].removeprefix('AssertionError: ')[:180]}"
-        )
+        words = hit.fields["words"].removeprefix("AssertionError: ")[:180]
+        sums = [f" … {found.fields['sum']}" for found in hits_of(snapshot, self.code, "sum")]
+        return f"DeepSpeed refused its configuration: {words}{'' if ' != ' in words else ''.join(sums[:1])}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         words = hit.fields["words"] if hit is not None else ""

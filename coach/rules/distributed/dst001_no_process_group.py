@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -32,10 +30,10 @@ class NoProcessGroup(EndingRule):
     code = "DST001"
     name = "no-process-group"
     cause = "pg_not_initialized"
+    general = (
+        Fix("Start it with torchrun, and call torch.distributed.init_process_group() before that line"),
+    )
     confidence = 0.95
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return "A distributed call was made without a process group"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix("Start it with torchrun, and call torch.distributed.init_process_group() before that line")

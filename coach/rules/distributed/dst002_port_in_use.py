@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.advice.circumstances import NO_OTHER_SCHEDULER
 from coach.rules.from_logs.ending_rule import EndingRule
 
 _OF_RANKS = re.compile(
@@ -47,7 +48,7 @@ class PortInUse(EndingRule):
     confidence = 0.95
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        port = next((hit.fields[key] for key in _FIELDS if key in hit.fields), None)
+        port = _port_of(hit)
         if port:
             return f"Port {port} was taken by another program"
         if _is_own_port(hit):
@@ -60,7 +61,7 @@ class PortInUse(EndingRule):
                 "See if the program opens the port twice, or in each rank: open it once, or let the system "
                 "choose a free one (port 0)"
             )
-            yield Fix("See on the node which other process holds it: ss -ltnp")
+            yield Fix("See on the node which other process holds it", command=f"ss -ltnp{_only(hit)}")
             return
         if hit is not None and _is_of_own_tasks(hit, snapshot):
             yield Fix(
@@ -77,9 +78,19 @@ class PortInUse(EndingRule):
         yield Fix(
             "On several nodes derive the port from the job's number",
             command="export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))",
-            needs=("not scheduler:pbs", "not scheduler:lsf", "not scheduler:sge"),
+            needs=(NO_OTHER_SCHEDULER,),
         )
-        yield Fix("See on the node which process holds the port", command="ss -ltnp")
+        yield Fix("See on the node which process holds the port", command=f"ss -ltnp{_only(hit)}")
+
+
+def _port_of(hit: LogHit | None) -> str | None:
+    return next((hit.fields[key] for key in _FIELDS if key in hit.fields), None) if hit is not None else None
+
+
+def _only(hit: LogHit | None) -> str:
+    """The end of a command that keeps the lines about the port, if the log names it."""
+    port = _port_of(hit)
+    return f" | grep -w {port}" if port else ""
 
 
 def _is_of_own_tasks(hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.advice.remedies import first_node_as_address
 from coach.rules.from_logs.aftermath import num_alive_after, tail_of
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of
@@ -91,10 +92,7 @@ class RendezvousTimeout(EndingRule):
                 "torchrun's --nnodes times --nproc-per-node"
             )
         yield Fix("Look at the first error of the ranks that did not join: it is the cause")
-        yield Fix(
-            "Give all nodes the same address, of the first node of the job",
-            command='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1)',
-        )
+        yield from first_node_as_address("Give all nodes the same address, of the first node of the job")
 
 
 def _missing(hit: LogHit) -> str | None:

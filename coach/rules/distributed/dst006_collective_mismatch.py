@@ -48,6 +48,13 @@ class CollectiveMismatch(EndingRule):
     code = "DST006"
     name = "collective-mismatch"
     cause = "rank_mismatch_collective"
+    general = (
+        Fix(
+            "Make all ranks call the same collectives in the same order with the same shapes; see what "
+            "differs by rank"
+        ),
+        Fix("Let torch compare the calls as they are made", {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}}),
+    )
     confidence = 0.95
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
@@ -63,15 +70,6 @@ class CollectiveMismatch(EndingRule):
         if who is not None and differences:
             return f"Ranks {who[1]} and {who[2]} did not make the same call: {differences}"
         return f"The ranks did not make the same call: {hit.fields['words'][:180]}"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Make all ranks call the same collectives in the same order with the same shapes; see what "
-            "differs by rank"
-        )
-        yield Fix(
-            "Let torch compare the calls as they are made", {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}}
-        )
 
 
 def _differences(words: str) -> str:

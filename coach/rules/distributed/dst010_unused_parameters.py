@@ -33,6 +33,13 @@ class UnusedParameters(EndingRule):
     code = "DST010"
     name = "unused-parameters"
     cause = "ddp_unused_parameters"
+    general = (
+        Fix("Freeze or remove the parameters that take no part, before DDP is built"),
+        Fix(
+            "Let torch name them: TORCH_DISTRIBUTED_DEBUG=DETAIL",
+            {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}},
+        ),
+    )
     confidence = 0.97
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
@@ -43,10 +50,3 @@ class UnusedParameters(EndingRule):
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         yield from (quote(which) for which in hits_of(snapshot, self.code, "which")[:1])
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix("Freeze or remove the parameters that take no part, before DDP is built")
-        yield Fix(
-            "Let torch name them: TORCH_DISTRIBUTED_DEBUG=DETAIL",
-            {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}},
-        )

@@ -46,6 +46,13 @@ class NcclNetwork(EndingRule):
     code = "DST019"
     name = "nccl-network"
     cause = "nccl_network"
+    general = (
+        Fix("Look first whether the peer that is named ended with an error of its own"),
+        Fix(
+            "Run once with NCCL_DEBUG=INFO, and see which interface it takes",
+            {"env": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}},
+        ),
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         # A rank that is done closes its connections before the others do. So does a rank whose GPU failed.
@@ -64,10 +71,3 @@ class NcclNetwork(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"The network between the ranks failed: {hit.fields['what'].strip()[:160]}"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix("Look first whether the peer that is named ended with an error of its own")
-        yield Fix(
-            "Run once with NCCL_DEBUG=INFO, and see which interface it takes",
-            {"env": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}},
-        )

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.advice.remedies import first_node_as_address
 from coach.rules.from_logs.aftermath import is_below, was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.failed_connections import is_of_a_download
@@ -72,7 +73,4 @@ class HostnameResolution(EndingRule):
         )
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Take the first node's name as the address",
-            command='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1)',
-        )
+        yield from first_node_as_address("Take the first node's name as the address")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -35,11 +33,11 @@ class FsdpError(EndingRule):
     code = "DST024"
     name = "fsdp-error"
     cause = "fsdp_error"
+    general = (
+        Fix(
+            "Use parameters only inside the forward pass of the module that is wrapped, or gather them first"
+        ),
+    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"FSDP: {hit.fields['words'][:180]}"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Use parameters only inside the forward pass of the module that is wrapped, or gather them first"
-        )

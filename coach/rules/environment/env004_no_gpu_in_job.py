@@ -11,7 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.model.training.run import Refusal
 from coach.rules.advice.placement import num_gpus_asked, without_node
-from coach.rules.advice.remedies import ask_for_gpus
+from coach.rules.advice.remedies import ask_for_gpus, on_a_node
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
@@ -170,7 +170,7 @@ class NoGpuInJob(EndingRule):
             yield from ask_for_gpus()
         else:
             yield from without_node(snapshot, "whose GPUs cannot be used")
-            yield Fix("See what the job sees on the node", command="srun --pty nvidia-smi")
+            yield from on_a_node("See what the job sees on the node", "nvidia-smi")
             yield Fix("Pass the driver into the container: --nv", needs=("container",))
 
 

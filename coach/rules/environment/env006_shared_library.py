@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -35,6 +33,12 @@ class SharedLibrary(EndingRule):
     code = "ENV006"
     name = "shared-library-missing"
     cause = "shared_library_missing"
+    general = (
+        Fix(
+            "Load the module that brings the library, or install it into the environment, on the "
+            "compute node too"
+        ),
+    )
     signatures = ending_signatures(
         "ENV006",
         ("shared_library_missing",),
@@ -57,15 +61,3 @@ class SharedLibrary(EndingRule):
         if "refused" in fields:
             return f"A shared library could not be loaded: {fields['refused']}"
         return f"A shared library was not found: {next(iter(fields.values()), '')[:160]}"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        fields = hit.fields if hit is not None else {}
-        if "mpi" in fields:
-            yield Fix("Load the site's MPI module, or bring one along: pip install mpich")
-        elif "symbol" in fields or "looked_up" in fields:
-            yield Fix("Let the environment find its own libraries: module purge; unset LD_LIBRARY_PATH")
-        else:
-            yield Fix(
-                "Load the module that brings the library, or install it into the environment, on the "
-                "compute node too"
-            )

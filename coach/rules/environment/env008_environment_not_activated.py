@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.advice.remedies import on_a_node
 from coach.rules.from_logs.aftermath import is_below, losses_after
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import hits_of
@@ -129,9 +130,8 @@ def _find_it(absent: str) -> Iterable[Fix]:
     """The fixes for a file that should activate the environment, and that the node does not have."""
     folder = shlex.quote(str(PurePosixPath(absent).parent))
     if absent.startswith("/"):
-        yield Fix(
-            "See whether compute nodes have it, and what lies there",
-            command=f"srun ls -ld {shlex.quote(absent)} {folder}",
+        yield from on_a_node(
+            "See whether compute nodes have it, and what lies there", f"ls -ld {shlex.quote(absent)} {folder}"
         )
     if _OF_CONDA.search(absent):
         yield Fix(

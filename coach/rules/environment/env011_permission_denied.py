@@ -11,6 +11,7 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.placement import without_node
+from coach.rules.advice.remedies import on_a_node
 from coach.rules.from_logs.aftermath import was_outlived, was_passed_by
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import hits_of
@@ -87,16 +88,16 @@ class PermissionDenied(EndingRule):
         if program is not None:
             with_python = f", or start it with python: python {program}" if program.endswith(".py") else ""
             yield Fix(f"Make the file executable{with_python}", command=f"chmod +x {shlex.quote(program)}")
-            yield Fix(
+            yield from on_a_node(
                 "If it is executable, see on a node which folder on its path forbids it or is mounted noexec",
-                command=f"srun namei -l {shlex.quote(program)}",
+                f"namei -l {shlex.quote(program)}",
             )
             return
         path = hit.fields.get("path") if hit is not None else None
         if path and path.startswith("/") and not _is_below(path, snapshot):
-            yield Fix(
+            yield from on_a_node(
                 "See on a node which folder on its path forbids it, and who owns that",
-                command=f"srun namei -l {shlex.quote(path)}",
+                f"namei -l {shlex.quote(path)}",
             )
             yield Fix("If another user owns it, ask for access, or use a copy of your own")
             return

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -73,6 +71,17 @@ class VersionConflict(EndingRule):
     code = "ENV016"
     name = "version-conflict"
     cause = "version_conflict"
+    general = (
+        Fix(
+            "Launch with an environment that has the version: --env NAME (coach recipes says which torch "
+            "is needed)",
+            needs=("recipe",),
+        ),
+        Fix(
+            "Install the versions that the program was written for, in the environment that the job activates",
+            needs=("not recipe",),
+        ),
+    )
     confidence = 0.85
     signatures = ending_signatures(
         "ENV016",
@@ -92,14 +101,3 @@ class VersionConflict(EndingRule):
             )
         said = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "")
         return f"Versions do not fit together: {said}" if said else "Versions do not fit together"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Launch with an environment that has the version: --env NAME (coach recipes says which torch "
-            "is needed)",
-            needs=("recipe",),
-        )
-        yield Fix(
-            "Install the versions that the program was written for, in the environment that the job activates",
-            needs=("not recipe",),
-        )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.placement import without_node
+from coach.rules.advice.remedies import on_a_node
 from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
@@ -84,12 +86,13 @@ class ContainerNotStarted(EndingRule):
                 "local image by a path that begins with / or ./"
             )
         elif _MISSING.search(words):
-            yield Fix(
-                "Look from the node itself (srun --pty ls -l PATH): put the image, and all that is bound "
-                "into it, where compute nodes see it"
+            image = hit.fields.get("image") if hit is not None else None
+            yield from on_a_node(
+                "Put the image, and all that is bound into it, where compute nodes see it",
+                f"ls -l {shlex.quote(image or 'IMAGE')}",
             )
         else:
-            yield Fix(
-                "Start the same image by hand (srun --pty apptainer exec IMAGE true), and build or pull it "
-                "again if that fails"
+            yield from on_a_node(
+                "Start the same image by hand, and build or pull it again if that fails",
+                "apptainer exec IMAGE true",
             )

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.advice.remedies import on_a_node
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 _CONVERT = "Give the script, and the files that it reads, Unix line ends"
@@ -98,6 +99,6 @@ def _other_interpreter(name: str) -> Iterable[Fix]:
     """The fixes for a first line that names a program that is not there."""
     yield Fix("If it is misspelt or elsewhere, correct the script's first line, as in #!/usr/bin/env python3")
     if name.startswith("/"):
-        yield Fix("See whether compute nodes have it", command=f"srun ls -l {shlex.quote(name)}")
+        yield from on_a_node("See whether compute nodes have it", f"ls -l {shlex.quote(name)}")
     else:
         yield Fix("If an environment or a module brings it, activate or load that before the script starts")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -34,6 +32,18 @@ class ProcessLimit(EndingRule):
     code = "ENV026"
     name = "process-limit"
     cause = "process_limit"
+    general = (
+        Fix(
+            "Start as many threads as the task has CPUs",
+            command='export OMP_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}"',
+        ),
+        Fix("Start fewer DataLoader workers", needs=("dataloader",)),
+        Fix("Start fewer processes on the node", needs=("not dataloader",)),
+        Fix(
+            "See the limit, and the number of your threads on the node",
+            command='ulimit -u; ps -Lu "$USER" --no-headers | wc -l',
+        ),
+    )
     signatures = ending_signatures("ENV026", ("process_limit",))
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
@@ -47,14 +57,3 @@ class ProcessLimit(EndingRule):
         what = "process" if hit.signature in ("again", "fork") else "thread"
         asked = f": {hit.fields['asked']} were to start" if "asked" in hit.fields else ""
         return f"No further {what} could be started{asked}; the limit of processes and threads was reached"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Start as many threads as the task has CPUs",
-            command='export OMP_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}"',
-        )
-        yield Fix("Start fewer DataLoader workers and fewer processes on the node")
-        yield Fix(
-            "See the limit, and the number of your threads on the node",
-            command='ulimit -u; ps -Lu "$USER" --no-headers | wc -l',
-        )

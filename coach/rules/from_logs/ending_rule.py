@@ -49,6 +49,8 @@ class EndingRule(Rule):
     severity = Severity.CRITICAL
     needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
     confidence: ClassVar[float] = 0.9
+    general: ClassVar[tuple[Fix, ...]] = ()
+    """The fixes for a wording that has none of its own."""
     is_lasting: ClassVar[bool] = False
     """True if a process cannot go on after the error, even if it catches it."""
 
@@ -56,9 +58,10 @@ class EndingRule(Rule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         """One line that says what happened."""
 
-    @abstractmethod
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        """The fixes to offer. `hit` is None if only exit.json reports the error."""
+        """The fixes to offer where the wording has none. `hit` is None if only exit.json reports the
+        error."""
+        return self.general
 
     def is_mine(self, refusal: Refusal) -> bool:
         """True if the refusal belongs to this rule. Rules that share a cause compare the text."""

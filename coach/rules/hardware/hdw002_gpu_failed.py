@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -34,6 +32,9 @@ class GpuFailed(EndingRule):
     code = "HDW002"
     name = "gpu-failed"
     cause = "xid_hw_error"
+    general = (
+        Fix("Leave this node out (--exclude=NODE), resume from the last checkpoint, and tell the site"),
+    )
     confidence = 0.9
 
     def severity_of(self, hit: LogHit) -> Severity | None:
@@ -43,6 +44,3 @@ class GpuFailed(EndingRule):
         if "unsure" in hit.fields:
             return "CUDA knows no name for the error: mostly the GPU, its driver or the node"
         return f"The GPU itself failed: {hit.fields['what'].removeprefix('error: ')}"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix("Leave this node out (--exclude=NODE), resume from the last checkpoint, and tell the site")

@@ -9,6 +9,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.advice.circumstances import NO_OTHER_SCHEDULER
 from coach.rules.from_logs.aftermath import is_monitor, was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.outcome import (
@@ -116,7 +117,7 @@ class KilledSilently(EndingRule):
         yield Fix(
             "Where the site keeps accounting, see how much it had used",
             command=f"sacct -j {job_id or 'JOB'} -o JobID,State,MaxRSS,ReqMem",
-            needs=("not scheduler:pbs", "not scheduler:lsf", "not scheduler:sge"),
+            needs=(NO_OTHER_SCHEDULER,),
         )
 
 

@@ -67,9 +67,9 @@ class SharedMemory(EndingRule):
             "See on the node how full it is, also with leftovers of ended jobs",
             command="df -h /dev/shm; ls -l /dev/shm",
         )
-        yield Fix(
-            "Use fewer DataLoader workers, or torch.multiprocessing.set_sharing_strategy('file_system')"
-        )
+        share = "torch.multiprocessing.set_sharing_strategy('file_system')"
+        yield Fix(f"Use fewer DataLoader workers, or {share}", needs=("dataloader",))
+        yield Fix(f"Let tensors pass through files: {share}", needs=("not dataloader", "torch"))
         yield Fix(
             "In a container, give it more: --shm-size=16g or --ipc=host (Docker), or bind the host's /dev/shm"
         )

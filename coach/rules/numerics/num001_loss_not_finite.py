@@ -398,9 +398,6 @@ class LossNotFinite(Rule):
     def _fixes(
         self, run: Run | None, broken: _Broken | None = None, is_from_start: bool = False
     ) -> Iterable[Fix]:
-        if is_from_start:
-            yield from _FROM_START
-            return
         lr = float_parameter(run, "lr")
         usual = usual_range(run, "lr") if run is not None else None
         is_usual = lr is None or usual is None or lr <= usual[1]
@@ -414,6 +411,9 @@ class LossNotFinite(Rule):
             yield from bf16(
                 run, "bf16 instead of fp16: it has the range of fp32, fp16 ends at 65504 and at 6e-8"
             )
+        if is_from_start and lr is None:
+            yield from _FROM_START
+            return
         if run is None or lr is None:
             yield Fix(
                 "Divide the learning rate by ten and warm it up",

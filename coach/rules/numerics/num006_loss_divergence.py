@@ -14,7 +14,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import Signature
 from coach.model.training.run import Run
 from coach.rules.advice.launched_with import float_parameter
-from coach.rules.advice.remedies import lower_learning_rate
+from coach.rules.advice.remedies import begin_before, lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.evaluations import accuracies, are_guesses, first_loss
@@ -349,13 +349,7 @@ class LossDivergence(Rule):
 
     def _fixes(self, run: Run | None) -> Iterable[Fix]:
         yield from lower_learning_rate(run, self.values["lr_divisor"], self.values["warmup_steps"])
-        yield Fix(
-            (
-                "Resume from a checkpoint before the jump, with a lower learning rate and gradients "
-                "clipped at 1.0"
-            ),
-            changes_learning=True,
-        )
+        yield from begin_before("the jump", "a lower learning rate and gradients clipped at 1.0")
 
     def _rise(self, points: Sequence[Point], losses: Sequence[float], is_whole: bool) -> _Rise | None:
         """The latest position from which all values lie above the earlier ones. Behind one or two values only

@@ -9,10 +9,10 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Evidence, Fix, Hit, Severity
+from coach.model.judging.finding import Evidence, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
-from coach.rules.advice.remedies import lower_learning_rate
+from coach.rules.advice.remedies import begin_before, lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
@@ -101,13 +101,7 @@ class ExplodingGradients(Rule):
                         *lower_learning_rate(
                             snapshot.run, self.values["lr_divisor"], self.values["warmup_steps"]
                         ),
-                        Fix(
-                            (
-                                "Resume from a checkpoint before it, with a third of the learning rate and "
-                                "a longer warm-up"
-                            ),
-                            changes_learning=True,
-                        ),
+                        *begin_before("it", "a third of the learning rate and a longer warm-up"),
                     ),
                     since_s=series.time_s,
                 )

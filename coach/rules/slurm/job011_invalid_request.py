@@ -14,7 +14,6 @@ from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.outcome import was_never_started
 
 _SUBMITTED = re.compile("^Submitted batch job")
-_STEP = re.compile(r"Unable to create step for job (?P<job>\d+): ")
 
 
 class InvalidRequest(EndingRule):
@@ -44,6 +43,10 @@ class InvalidRequest(EndingRule):
     code = "JOB011"
     name = "invalid-request"
     cause = "slurm_invalid_request"
+    general = (
+        Fix("See what the partitions offer", command="sinfo -o '%P %a %l %D %c %m %G'"),
+        Fix("Correct the option that the words name, and submit again"),
+    )
     confidence = 0.95
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -84,22 +87,6 @@ class InvalidRequest(EndingRule):
         words = hit.fields.get("why") or hit.fields.get("words") or hit.fields.get("option") or ""
         if hit.signature == "launch":
             return f"The ranks were not started: {words.strip()[:200]}"
-        if hit.text.startswith("srun:") and _STEP.search(hit.text):
+        if "job" in hit.fields:
             return f"Slurm refused a step of the job: {words.strip()[:200]}"
         return f"Slurm refused the request: {words.strip()[:200]}"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        text = hit.text if hit is not None else ""
-        step = _STEP.search(text)
-        if step is not None and "More processors requested" in text:
-            yield Fix(
-                "Compare srun's --ntasks, --cpus-per-task and --gpus with what the job has",
-                command=f"scontrol show job {step['job']} | grep -E 'NumCPUs|NumTasks|TRES='",
-            )
-            yield Fix("Start fewer tasks in the step, or ask for more by sbatch: --ntasks, --cpus-per-task")
-            return
-        if re.search(r"[Aa]ssoc|QOS|account|qos|policy", text):
-            yield Fix("See your accounts, QOS and their limits", command="sacctmgr -s show assoc user=$USER")
-        else:
-            yield Fix("See what the partitions offer", command="sinfo -o '%P %a %l %D %c %m %G'")
-        yield Fix("Correct the option that the words name, and submit again")

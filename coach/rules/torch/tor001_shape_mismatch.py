@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -34,9 +32,7 @@ class ShapeMismatch(EndingRule):
     code = "TOR001"
     name = "shape-mismatch"
     cause = "shape_mismatch"
+    general = (Fix("Print the shapes that reach that line, and compare them with the shapes of the layer"),)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"Shapes do not fit: {hit.fields['words'][:160]}"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix("Print the shapes that reach that line, and compare them with the shapes of the layer")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -35,6 +33,12 @@ class DtypeMismatch(EndingRule):
     code = "TOR004"
     name = "dtype-mismatch"
     cause = "dtype_mismatch"
+    general = (
+        Fix(
+            "Give that operation one dtype: autocast around the forward pass, or "
+            "x.to(layer.weight.dtype) at that line"
+        ),
+    )
     signatures = (two_types("TOR004"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
@@ -46,9 +50,3 @@ class DtypeMismatch(EndingRule):
             names = tuple(hit.fields.values())
             words = " and ".join(names) if len(set(names)) > 1 else hit.text.rpartition("Error: ")[2][:160]
         return f"Tensors of one operation have different dtypes: {words}"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Give that operation one dtype: autocast around the forward pass, or "
-            "x.to(layer.weight.dtype) at that line"
-        )

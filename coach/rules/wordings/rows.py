@@ -22,7 +22,7 @@ from coach.model.errors import UserError
 from coach.model.judging.finding import Fix
 from coach.model.toml_text import parse_toml
 from coach.model.training.log import Signature
-from coach.rules.advice.circumstances import is_known
+from coach.rules.advice.circumstances import NEEDS, NOT
 from coach.rules.wordings.literals import literals_of
 
 COMPILED = "compiled.json"
@@ -110,7 +110,9 @@ def _fix(table: Any, place: str) -> Fix:
     changes, needs = table.get("changes", {}), table.get("needs", [])
     if not isinstance(changes, dict):
         raise UserError(f"{place}: changes is no table", 'write changes = { precision = "bf16" }')
-    if not isinstance(needs, list) or not all(isinstance(need, str) and is_known(need) for need in needs):
+    if not isinstance(needs, list) or not all(
+        isinstance(need, str) and need.removeprefix(NOT) in NEEDS for need in needs
+    ):
         raise UserError(
             f"{place}: needs {needs!r} has one that coach cannot see", 'write needs = ["dataloader"]'
         )
