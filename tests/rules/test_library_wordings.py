@@ -544,4 +544,4 @@ def test_a_column_that_is_called_as_a_variable_of_the_environment_is_a_mistake_o
 def test_a_missing_mpi_is_reported_with_the_package_that_needs_it() -> None:
     (finding,) = diagnose_log("RuntimeError: cannot load MPI library\n").findings
     assert (finding.rule, finding.summary) == ("ENV006", "mpi4py found no MPI library")
-    assert "pip install mpich" in finding.fixes[0].title
+    assert finding.fixes[0].command == "python -m pip install mpich"

@@ -173,10 +173,12 @@ WORDINGS = {
             "directory)"
         ),
     ],
-    "stale_nfs": [
-        "FATAL:   container creation failed: could not mount /nfs/data: stale file handle",
+    "io_error": [
         "OSError: [Errno 5] Input/output error: '/lustre/data/train.bin'",
         "OSError: [Errno 5] Error reading bytes from file. Detail: [errno 5] Input/output error",
+    ],
+    "stale_nfs": [
+        "FATAL:   container creation failed: could not mount /nfs/data: stale file handle",
         (
             "python: error while loading shared libraries: libpython3.8.so.1.0: cannot read file data: Stale "
             "file handle"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -38,6 +36,7 @@ class ReadyTwice(EndingRule):
     code = "DST023"
     name = "ready-twice"
     cause = "ddp_inplace_or_marked_ready_twice"
+    general = (Fix("Activation checkpointing with use_reentrant=False, without find_unused_parameters=True"),)
     confidence = 0.95
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
@@ -46,14 +45,3 @@ class ReadyTwice(EndingRule):
         if "leaf" in hit.fields:
             return "Autograd does not allow this tensor to be changed in place"
         return "DDP met a parameter twice in one backward pass"
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and "inplace" in hit.fields:
-            yield Fix("Let torch name the operation: torch.autograd.set_detect_anomaly(True) for a few steps")
-            yield Fix("Under DDP with two forward passes before one backward: broadcast_buffers=False")
-        elif hit is not None and "leaf" in hit.fields:
-            yield Fix("Make a new tensor (x = x + y, x.clone()), or change it inside torch.no_grad()")
-        else:
-            yield Fix(
-                "Activation checkpointing with use_reentrant=False, without find_unused_parameters=True"
-            )

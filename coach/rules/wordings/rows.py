@@ -114,7 +114,8 @@ def _fix(table: Any, place: str) -> Fix:
         isinstance(need, str) and need.removeprefix(NOT) in NEEDS for need in needs
     ):
         raise UserError(
-            f"{place}: needs {needs!r} has one that coach cannot see", 'write needs = ["dataloader"]'
+            f"{place}: needs {needs!r} has one that coach cannot see",
+            f"known are: {', '.join(sorted(NEEDS))}; with {NOT!r} before one, the opposite",
         )
     return Fix(
         title=_text(table, "title", place),
