@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from coach.analysis.judging.verdict_object import diagnosis_object
-from coach.cli.cluster import FAIL_ON, add_fail_on, add_options
+from coach.cli.cluster import add_options
 from coach.cli.diagnosis_text import checked_lines
 from coach.cli.reading_io import Io, reading_io
 from coach.cli.text import print_line, printable
@@ -21,6 +21,8 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Severity
 from coach.workflows.judging.check import Checker
+
+_FAIL_ON = {severity.word: severity for severity in Severity}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +53,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="read metrics from this file instead of the files that coach finds; may be given many times",
     )
-    add_fail_on(parser)
+    parser.add_argument(
+        "--fail-on",
+        choices=tuple(_FAIL_ON),
+        default="warning",
+        help="exit with status 1 at a finding of this severity or a higher one (default: warning)",
+    )
     add_options(parser)
 
 
@@ -66,7 +73,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         diagnoses, is_stuck = _check_one(args, checker, settings, io)
     else:
         diagnoses, is_stuck = _check_own(args, checker, io)
-    limit = FAIL_ON[args.fail_on]
+    limit = _FAIL_ON[args.fail_on]
     is_bad = any(finding.severity >= limit for found in diagnoses for finding in found.findings)
     return int(is_bad or (is_stuck and limit <= Severity.WARNING))
 

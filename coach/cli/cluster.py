@@ -15,7 +15,6 @@ from coach.cli.text import add_format, say
 from coach.config import BACKENDS, Settings
 from coach.late import late
 from coach.model.errors import OTHERS_JOBS, UserError, hidden_by_site
-from coach.model.judging.finding import Severity
 from coach.model.reading import JobList, NodeList, PartitionList
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Job, Node, Partition
 from coach.sources.base import PollingSource
@@ -35,7 +34,6 @@ else:
 
 ENDED_JOB_HELP = "a job id, a run id, a directory or a log file (default: your job that ended badly last)"
 """Help for JOB, in commands about a single job."""
-FAIL_ON = {severity.word: severity for severity in Severity}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +51,6 @@ class Look:
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
     parser.add_argument("--backend", choices=BACKENDS, help="which cluster to ask (default: auto)")
-
-
-def add_fail_on(parser: argparse.ArgumentParser) -> None:
-    """The option --fail-on; FAIL_ON has the severity of its value."""
-    parser.add_argument(
-        "--fail-on",
-        choices=tuple(FAIL_ON),
-        default="warning",
-        help="exit with status 1 at a finding of this severity or a higher one (default: warning)",
-    )
 
 
 def backend_of(named: str | None, settings: Settings) -> str:

@@ -25,7 +25,6 @@ from coach.cli.fix_foreign import show_foreign, with_advice
 from coach.cli.reading_io import Io, slurm_io
 from coach.cli.text import add_format, print_line, say
 from coach.config import Settings, Switch
-from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.launching.launch import Submitted
 from coach.model.slurm.cluster import is_final
@@ -104,7 +103,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return _list(found, parent, settings, io, args.format)
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     remedy = _remedy(found, args, checked, settings, io, name)
-    seen = checked.snapshot, checked.history or History()
+    seen = checked.snapshot, checked.history
     if args.trial is not None:
         # The target may be a log inside a run, but only the run's directory shows how long its steps take.
         seen = read_once(_run_at(parent.run_dir), settings, io, parent.backend, user_name(), ())

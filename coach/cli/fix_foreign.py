@@ -15,7 +15,6 @@ from typing import Any
 from coach.cli.diagnosis_text import finding_lines
 from coach.cli.text import print_line
 from coach.config import Settings
-from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.sources.io import Io
 from coach.workflows.jobs.lost_work import lost_of_job
@@ -29,7 +28,7 @@ def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Set
     """Show the fixes of one rule, or of the primary finding. Exit status: 0 something can be changed, 1 no
     change that a script can express. Raises UserError."""
     job = checked.snapshot.job
-    if job is None or checked.history is None:
+    if job is None or checked.parts:
         raise UserError(
             f"{checked.diagnosis.target}: not one job",
             "a job id; of an array the id of one task",
@@ -66,7 +65,7 @@ def with_advice(error: UserError, checked: Checked, rule: str | None, settings: 
     ]
     if run is None or not findings:
         return error
-    seen = checked.snapshot, checked.history or History()
+    seen = checked.snapshot, checked.history
     return advise(error, run, findings, seen, rules_of(settings))
 
 

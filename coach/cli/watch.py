@@ -14,12 +14,14 @@ from coach.analysis.jobs.watched_jobs import News
 from coach.analysis.judging.verdict_object import public_object
 from coach.analysis.judging.why_words import has_gone_wrong, why_lines, worst_severity
 from coach.analysis.spelling.printable import cut, printable
-from coach.cli.cluster import FAIL_ON, add_fail_on, add_options, backend_of
+from coach.cli.cluster import add_options, backend_of
 from coach.cli.text import print_line, say
 from coach.config import Settings
 from coach.model.errors import UserError
+from coach.model.judging.finding import Severity
 from coach.workflows.watching.until_ended import EndWatch
 
+_FAIL_ON = {severity.word: severity for severity in Severity}
 _WIDTH = 300
 _UNREAD, _INTERRUPTED = 2, 130
 
@@ -28,7 +30,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "jobs", nargs="*", metavar="RUN", help="a run or a job id (default: all of yours that wait or run)"
     )
-    add_fail_on(parser)
+    parser.add_argument(
+        "--fail-on",
+        choices=tuple(_FAIL_ON),
+        default="warning",
+        help="exit with status 1 at a finding of this severity or a higher one (default: warning)",
+    )
     add_options(parser)
 
 
@@ -53,7 +60,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     elif not teller.has_said:
         print_line("You have no pending or running job.")
     worst = [worst_severity(each) for each in teller.verdicts.values()]
-    if any(each is not None and each >= FAIL_ON[args.fail_on] for each in worst):
+    if any(each is not None and each >= _FAIL_ON[args.fail_on] for each in worst):
         return 1
     return _UNREAD if teller.unread else 0
 

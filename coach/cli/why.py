@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from coach.analysis.judging.verdict_object import public_object
 from coach.analysis.judging.why_words import log_lines, pending_of, why_lines, worst_severity
 from coach.cli.acting import say
-from coach.cli.cluster import ENDED_JOB_HELP, FAIL_ON, add_fail_on, add_options
+from coach.cli.cluster import ENDED_JOB_HELP, add_options
 from coach.cli.reading_io import Io, reading_io
 from coach.cli.text import print_line
 from coach.config import Settings
@@ -32,6 +32,7 @@ else:
     sharing = late("coach.workflows", "sharing")
     check, kept_verdicts, newest_bad = late("coach.workflows.judging", "check", "kept_verdicts", "newest_bad")
 
+_FAIL_ON = {severity.word: severity for severity in Severity}
 _WIDTH = 160
 _ENDS = ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "CANCELLED", "PREEMPTED", "DEADLINE")
 
@@ -46,7 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "hooks)",
     )
     parser.add_argument("--write-verdict", metavar="RUN_DIR", help=argparse.SUPPRESS)
-    add_fail_on(parser)
+    parser.add_argument(
+        "--fail-on",
+        choices=tuple(_FAIL_ON),
+        default="warning",
+        help="exit with status 1 at a finding of this severity or a higher one (default: warning)",
+    )
     add_options(parser)
 
 
@@ -68,7 +74,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     else:
         for line in why_lines(verdict, io.now()):
             print_line(line)
-    return int(_is_grave(verdict, FAIL_ON[args.fail_on]))
+    return int(_is_grave(verdict, _FAIL_ON[args.fail_on]))
 
 
 def _is_grave(verdict: Mapping[str, Any], least: Severity) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +82,8 @@ class Checked:
     files: FilesRead | None = None
     parts: tuple[Judged, ...] = ()
     num_left_out: int = 0
-    history: History | None = None
-    """The series that the diagnosis used; None for a target of several parts."""
+    history: History = field(default_factory=History)
+    """The series that the diagnosis used; empty for a target of several parts."""
     waiting: Mapping[str, Any] | None = None
     """Why a job that has not started waits, as in the public JSON."""
     note: str | None = None
@@ -310,13 +310,7 @@ def own_targets(settings: Settings, io: Io, user: str, backend: str, *, is_calle
     gone: list[Job] = []
     if is_caller:
         taken = {str(target.path) for target in targets}
-        targets += [
-            Target(run.run_id, TargetKind.RUN, Path(run.run_dir))
-            for run in known
-            if run.backend == backend
-            and run.run_dir not in taken
-            and _has_ended_since(run, since_s, settings)
-        ]
+        targets += _ended_runs(known, taken, since_s, settings, backend)
         gone = list(_gone(settings, io, user, jobs, known, since_s)) if backend == "slurm" else []
     paths.learn(gone)
     targets += [Target(job.job_id, TargetKind.JOB) for job in gone]
@@ -331,9 +325,19 @@ def _rank(job: Job) -> tuple[bool, bool]:
     return job.state != "RUNNING", job.state in ("PENDING", "COMPLETED")
 
 
-def _has_ended_since(run: Run, since_s: float, settings: Settings) -> bool:
-    is_here = not is_of_another_cluster(run, known_cluster(settings))
-    return is_here and is_final(run.state) and _is_since(run.ended_time_s, since_s)
+def _ended_runs(
+    known: tuple[Run, ...], taken: set[str], since_s: float, settings: Settings, backend: str
+) -> Iterator[Target]:
+    """The runs of this cluster that have ended since then, without those in the directories `taken`."""
+    for run in known:
+        is_here = run.backend == backend and not is_of_another_cluster(run, known_cluster(settings))
+        if (
+            is_here
+            and is_final(run.state)
+            and _is_since(run.ended_time_s, since_s)
+            and run.run_dir not in taken
+        ):
+            yield Target(run.run_id, TargetKind.RUN, Path(run.run_dir))
 
 
 def _is_since(time_s: float | None, since_s: float) -> bool:

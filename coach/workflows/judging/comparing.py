@@ -1,5 +1,5 @@
-"""Compare two runs, or all runs that fixes made of one run. Each is judged by its own content alone: what other
-runs show is no effect of the change."""
+"""Compare two runs, or all runs that fixes made of one run. Each is judged by its own content alone: what
+other runs show is no effect of the change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from coach.analysis.comparing.fix_chain import Link, family, with_best
 from coach.analysis.comparing.two_runs import Comparison, compare, measure
 from coach.analysis.spelling.printable import printable
 from coach.config import Settings
-from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
 from coach.model.training.run import Run
@@ -24,16 +23,15 @@ def compare_targets(before: Target, after: Target, settings: Settings, io: Io, b
     or has no steps."""
     checker = Checker(settings, io, backend, is_alone=True)
     old, new = (checker.read_and_judge(target) for target in (before, after))
-    histories = old.history or History(), new.history or History()
-    for checked, history in zip((old, new), histories, strict=True):
-        if checked.snapshot.run is None and not history.ranks:
+    for checked in (old, new):
+        if checked.snapshot.run is None and not checked.history.ranks:
             name = printable(checked.snapshot.target)
             raise UserError(
                 f"{name}: no loss and no step was found in its logs and metric files",
                 f"`coach check {name}` names the files that were read",
             )
     diagnoses = old.diagnosis, new.diagnosis
-    return compare(old.snapshot, histories[0], new.snapshot, histories[1], diagnoses)
+    return compare(old.snapshot, old.history, new.snapshot, new.history, diagnoses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,5 +78,5 @@ def _link(run: Run, settings: Settings, checker: Checker) -> Link:
     found = next(loud, None)
     is_well = state == "COMPLETED" and found is None
     fix, trial = (None, None) if run.fix is None else (run.fix.title, run.fix.trial_steps)
-    throughput = measure(checked.snapshot, checked.history or History()).throughput
+    throughput = measure(checked.snapshot, checked.history).throughput
     return Link(run.run_id, fix, state, trial, is_well, throughput, found=found)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coach import runs
 from coach.analysis.comparing.earlier_runs import across, past_run, seen_run, work_of
@@ -26,13 +27,15 @@ from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.node.secret_words import mask_text
-from coach.rules.base import Rule
 from coach.rules.engine import Engine
 from coach.sources.io import Io
 from coach.sources.machine.user import user_name
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.runs.verdicts import Verdicts
 from coach.sources.slurm.node_sets import expand_nodes
+
+if TYPE_CHECKING:
+    from coach.rules.base import Rule
 
 MAX_CAUGHT_UP = 8
 """Earlier runs without a verdict that one command reads at most, the newest first."""
@@ -108,8 +111,8 @@ class PastRuns:
     def catch_up(
         self, this: PastRun, known: Iterable[Run], io: Io, judge: Callable[[Run | Job], object]
     ) -> None:
-        """Judge its earlier attempts that nobody has judged yet. `known` are runs, newest first; `judge` notes
-        the end of one."""
+        """Judge its earlier attempts that nobody has judged yet. `known` are runs, newest first;
+        `judge` notes the end of one."""
         judged = {past.target for past in self._verdicts.read().values() if past.is_judged}
         left_out = judged | {this.target}
         earlier: list[Run | Job] = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from coach.config import Settings
 from coach.lookback.history import History
@@ -17,12 +17,9 @@ from coach.model.reading import JobList, LogChunk, MetricsChunk, Reading
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.monitor.monitor import Monitor
-from coach.sources.base import PollingSource
 from coach.sources.io import Io
-from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.printed_metrics import PrintedNumbers
 from coach.sources.logs.scanner import LogScanner
-from coach.workflows.judging.job_files import ForeignFiles
 from coach.workflows.judging.targets import (
     Target,
     TargetKind,
@@ -33,6 +30,11 @@ from coach.workflows.judging.targets import (
     run_index,
     target_sources,
 )
+
+if TYPE_CHECKING:
+    from coach.sources.base import PollingSource
+    from coach.sources.logs.job_outputs import OutputPaths
+    from coach.workflows.judging.job_files import ForeignFiles
 
 _STDIN = "<stdin>"
 _BITE_BYTES = 1 << 20

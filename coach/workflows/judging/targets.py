@@ -6,10 +6,11 @@ thing by it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from coach import runs
@@ -31,30 +32,24 @@ from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.model.errors import OTHERS_JOBS, UnknownTarget, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
 from coach.model.slurm.cluster import Job
-from coach.model.training.log import Signature
 from coach.model.training.run import Run
 from coach.sources.base import PollingSource
-from coach.sources.io import Io, for_folder
+from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.job_row import JobRowSource
 from coach.sources.logs.log_source import LogSource
-from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.machine.user import user_name
 from coach.sources.metrics.flight_recorder import FlightRecorderSource
-from coach.sources.metrics.stack_samples import StackSamplesSource
-from coach.sources.metrics.telemetry_files import TelemetrySource
 from coach.sources.runs.local_process import Look, look
-from coach.sources.runs.run_files import RunFilesSource
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.run_list import RunListSource
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.client import JobsSource, ask_private_kinds
 from coach.workflows.judging.job_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
-from coach.workflows.judging.program_files import foreign_metrics, run_metrics
-
-Signatures = Callable[[], Sequence[Signature]]
-SourceFactory = Callable[[], PollingSource]
+from coach.workflows.judging.program_files import foreign_metrics
+from coach.workflows.judging.run_sources import Signatures, run_sources
+from coach.workflows.judging.run_sources import SourceFactory as SourceFactory
 
 STDIN = "-"
 
@@ -306,17 +301,9 @@ def target_sources(
             f"log:{name}": lambda: LogSource(io, name, lambda: named, signatures),
             f"metrics:{name}": lambda: foreign_metrics(io, name, lambda: numbers, lambda: named),
         }
-    io, logs = for_folder(io, path, (*target.logs, *target.metrics)), target.logs
-    own, others = RunLogs(io, path, output_paths.of), lambda: list_runs(io, path.parent, index)
-    return {
-        f"run:{name}": lambda: RunFilesSource(io, name, path, look),
-        f"metrics:{name}": lambda: run_metrics(io, name, path, own, others, target.metrics),
-        f"telemetry:{name}": lambda: TelemetrySource(io, name, path),
-        f"stacks:{name}": lambda: StackSamplesSource(io, name, path),
-        f"log:{name}": lambda: LogSource(
-            io, name, lambda: logs or own.paths(), signatures, start_of=own.start_of
-        ),
-    }
+    runs_here = partial(list_runs, io, path.parent, index)
+    named_files = target.logs, target.metrics
+    return run_sources(io, name, path, output_paths, runs_here, look, signatures, *named_files)
 
 
 def foreign_files(target: Target, io: Io, output_paths: OutputPaths) -> ForeignFiles:

@@ -1,5 +1,5 @@
-"""The subject of a ticket, and its facts: the job, its times, nodes, script and environment, each from the best source that
-has it."""
+"""The subject of a ticket, and its facts: the job, its times, nodes, script and environment, each from the
+best source that has it."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def _node_names(subject: Subject, checked: Checked) -> list[str]:
     measurements."""
     rows = [subject.job, *(part.snapshot.job for part in checked.parts)]
     told = [row.nodes for row in rows if row is not None and row.nodes]
-    measured = checked.history.nodes if checked.history is not None else ()
+    measured = checked.history.nodes
     return told or list(_table(_exit_record(subject), "nodes")) or list(measured)
 
 

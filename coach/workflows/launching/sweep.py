@@ -20,7 +20,6 @@ from coach.launch.array_script import can_be_array
 from coach.launch.recipe import recipe_of
 from coach.launch.resources import Site
 from coach.launch.submit import NoAnswer
-from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.launching.launch import (
     LaunchRequest,
@@ -150,7 +149,7 @@ def read_group(text: str, settings: Settings, io: Io, backend: str) -> Group:
 
 def _member(run: Run, settings: Settings, checker: Checker) -> Member:
     checked = checker.read_and_judge(Target(run.run_id, TargetKind.RUN, settings.runs_root / run.run_id))
-    return member_of(run, checked.snapshot, checked.history or History(), checked.diagnosis.findings)
+    return member_of(run, checked.snapshot, checked.history, checked.diagnosis.findings)
 
 
 def _check_room(num_runs: int, at_once: int | None, settings: Settings, io: Io, now_s: float) -> None:

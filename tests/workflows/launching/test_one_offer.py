@@ -33,7 +33,6 @@ class FrontEnds:
     def on_the_screen(self, is_trial: bool = False) -> RelaunchOffer:
         checked = self.checked
         assert checked.snapshot.run is not None
-        assert checked.history is not None
         fixes = LiveFixes(Reach(self.settings, self.shell.env))
         finding = checked.diagnosis.findings[0]
         return fixes.offer_fix(
@@ -55,7 +54,6 @@ class FrontEnds:
         monkeypatch.setattr(launch_watch, "submit", submit)
         checked = self.checked
         assert checked.snapshot.run is not None
-        assert checked.history is not None
         findings = checked.diagnosis.findings
         ran = Watched(
             Submitted(PARENT, checked.snapshot.run.run_dir, PARENT, "COMPLETED"),
