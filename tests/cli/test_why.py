@@ -14,6 +14,7 @@ import pytest
 
 from coach.sources.machine.user import user_name
 from tests.forked import typed_coach
+from tests.workflows.judging.test_earlier_runs import BEGIN_S, Machine
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 RUN = "20261121-142233-baseline-4f2a"
@@ -66,6 +67,22 @@ def test_why_prints_a_log_s_cause_the_line_of_the_program_and_the_fix(coach: Coa
     assert lines[1].startswith("  critical MEM001 on GPU 0: CUDA out of memory")
     assert lines[2] == f"  at /home/ada/train.py:57 (log {log}:5)"
     assert lines[3].startswith("  fix: ")
+
+
+def test_the_verdict_of_a_job_at_its_own_end_has_the_stacks_that_were_taken(
+    coach: Coach, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path / "home")
+    run_id = machine.run(1, b"step 1 loss 2.3\n", "TIMEOUT", user=user_name())
+    run_dir = machine.settings.runs_root / run_id
+    summary = run_dir / "stacks" / "one" / "summary.txt"
+    summary.parent.mkdir(parents=True)
+    summary.write_text("ranks 0-1 wait in barrier; rank 2 is in train.py\n")
+    os.utime(summary, (BEGIN_S + 4100.0, BEGIN_S + 4100.0))
+    assert coach("--write-verdict", run_dir).returncode == 0
+    (first, *_) = json.loads(coach(run_id, "--format", "json").stdout)["findings"]
+    assert first["cause"] == "slurm_timeout"
+    assert first["evidence"][-1]["text"].endswith("ranks 0-1 wait in barrier; rank 2 is in train.py")
 
 
 def test_the_json_is_that_of_check_and_the_verdict_is_kept_for_the_next_call(
