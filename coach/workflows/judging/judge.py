@@ -73,9 +73,9 @@ def judge(target: ReadTarget, context: Context) -> Diagnosis:
 def by_itself(target: ReadTarget, context: Context) -> Draft:
     """The first half of the steps. How the target ended is remembered: of several targets, each counts as an
     earlier run of the others."""
-    active = {rule.code for rule in context.engine.rules}
+    muted = {rule.code for rule in registry.rule_classes()} - {rule.code for rule in context.engine.rules}
     # The lines of a muted rule are lines that nothing recognises, wherever they were read.
-    hits = tuple(hit for hit in target.snapshot.log_hits if hit.rule in active)
+    hits = tuple(hit for hit in target.snapshot.log_hits if hit.rule not in muted)
     snapshot = replace(target.snapshot, log_hits=hits)
     diagnosis = context.engine.diagnose(snapshot, target.history)
     if context.past is None or context.room is None:
