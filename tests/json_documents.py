@@ -1,10 +1,13 @@
 """Holds JSON that a test made coach print, or write, to the examples in tests/json_examples.
 
-An example file is a document of the reference: `made_by`, a sentence `about` it, its `examples` (the fullest and
-the barest), and by path what a field `means`, its closed set of `words`, and the document that it is `like`.
-Lines of several kinds differ `by` a key; `others` says that there are more kinds, and more keys of a kind.
-The examples give the shape: at each path the types that they show, and the keys; a key that no object lacks is
-required. To let coach print something new, show it in an example.
+An example file is a document of the reference: `made_by`, a sentence `about` it, its `examples` (the fullest
+and the barest), and by path what a field `means`, its closed set of `words`, and the document that it is
+`like`. Lines of several kinds differ `by` a key; `others` says that there are more kinds, and more keys of a
+kind.
+
+The examples give the shape: at each path the types that they show, and the keys. A key that no object lacks
+is required. To let coach print something new, show it in an example. A third example is there where two
+cannot show all: keys that exclude each other, or an object that may be missing and may have no keys.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ FREE_KEYS: Mapping[str, str] = {
     "run_directory/run:launch.*": _LAUNCH,
     "run_directory/run:launch.*.*": _LAUNCH,
 }
-"""Last key of a path, or a document and a path → why the keys of the object are no part of the contract. Its
+"""Last key of a path, or a document and a path → why the object's keys are no part of the contract. Its
 values are alike."""
 _NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 _NOT_FINITE_KIND = "a number that is not finite"

@@ -1,5 +1,5 @@
-"""The examples of JSON documents fit themselves, hold each command that prints JSON, and refuse what they do not
-show. The files of runs fit their examples.
+"""The examples of JSON documents fit themselves, hold each command that prints JSON, and refuse what they do
+not show. The files of runs fit their examples.
 
 `json_documents.py` holds the output of commands to the examples in every test that prints JSON.
 """
