@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from statistics import fmean, median, quantiles
-from typing import Annotated, Literal
 
 from coach.analysis.comparing.same_program import other_program
 from coach.analysis.comparing.same_steps import says_difference, speedup
@@ -68,7 +67,7 @@ class Row:
     after_noise: float | None
     ratio: float | None
     """After over before."""
-    verdict: Annotated[str, Literal["better", "worse", "no difference measured", "not comparable"]]
+    verdict: str
     """`better`, `worse`, `no difference measured` or `not comparable`."""
     because: str | None = None
     """Why it is not comparable, or a remark that the numbers do not show: `NaN from step 2 → finite`."""
@@ -85,7 +84,7 @@ class FoundIn:
 
     rule: str
     name: str
-    where: Annotated[str, Literal["both", "after", "before"]]
+    where: str
     """`both`, or the only run that has it: `after` or `before`."""
 
     @property

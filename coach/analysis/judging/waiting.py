@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 from coach.analysis.queueing.node_state import why_no_job
 from coach.analysis.queueing.pending_reasons import (
@@ -19,7 +19,6 @@ from coach.analysis.queueing.pending_reasons import (
 )
 from coach.analysis.spelling.printable import printable
 from coach.analysis.spelling.slurm import format_time
-from coach.model.json_types import Number
 from coach.model.slurm.cluster import Job, Node, Partition
 from coach.model.training.other_machine import rough_age
 
@@ -39,23 +38,6 @@ _KINDS = {
     PendingClass.ENDED: "how an earlier attempt ended",
     PendingClass.UNKNOWN: "a reason that coach does not know",
 }
-
-
-class WaitingObject(TypedDict):
-    """Why a job waits, and when Slurm expects it to start."""
-
-    reason: str
-    """Slurm's own words."""
-    kind: Annotated[str, PendingClass]
-    meaning: str
-    advice: str
-    starts_by_itself: bool
-    never_starts: bool
-    """True if it cannot start with what it asks for. `coach check` and `why` then exit with status 1."""
-    nodes: str | None
-    """The nodes that it waits for, as a node set expression."""
-    estimated_start_s: Number
-    """Slurm's estimate. It changes whenever the queue does."""
 
 
 def is_over_partition_limit(job: Job) -> bool:
@@ -149,7 +131,7 @@ def _stuck_before(job: Job, other: Callable[[str], Job | None], num_left: int) -
     return None
 
 
-def waiting_object(why: PendingReason, estimated_start_s: float | None) -> WaitingObject:
+def waiting_object(why: PendingReason, estimated_start_s: float | None) -> dict[str, Any]:
     """The public JSON of a waiting job."""
     return {
         "reason": why.reason,

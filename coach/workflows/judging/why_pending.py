@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from coach.analysis.judging.waiting import (
-    WaitingObject,
     behind_exclude,
     behind_stuck,
     explain_waiting,
@@ -61,7 +61,7 @@ def _explain(
     return behind_stuck(job, why, other) if why is not None else None
 
 
-def waiting_of(job: Job | None, io: Io, other: Callable[[str], Job | None]) -> WaitingObject | None:
+def waiting_of(job: Job | None, io: Io, other: Callable[[str], Job | None]) -> dict[str, Any] | None:
     """The public JSON of a job that waits; None of another. `other` returns a job of the queue."""
     why = explainer((job,), io, other)(job) if job is not None else None
     if job is None or why is None:
