@@ -168,9 +168,9 @@ class CopyRequested(Request):
 class LogWanted(Request):
     """Read a window of a log.
 
-    `owner`: the uid for whom the files are opened; None: they may be anybody's. `counted` gives, for each file,
-    the bytes that were read to judge the job and the number of lines in them. `is_wanted` may be called from
-    any thread; False stops a search.
+    `owner`: the uid for whom the files are opened; None: they may be anybody's. `counted` gives, for each
+    file, the bytes that were read to judge the job and the number of lines in them. `is_wanted` may be called
+    from any thread; False stops a search.
     """
 
     look: LogLook

@@ -1,5 +1,5 @@
-"""Actions on jobs: opens the question, runs the confirmed action, shows the result. Also the stacks of a job's
-ranks, and windows of its logs."""
+"""Actions on jobs: opens the question, runs the confirmed action, shows the result. Also the stacks of ranks,
+and windows of logs."""
 
 from __future__ import annotations
 

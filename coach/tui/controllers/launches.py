@@ -1,5 +1,5 @@
-"""Launches: the recipes and their keys, the rows of New launch, the edited plan, its submission; and fixes, as
-the plan of a child run or as a diff of the user's own script."""
+"""Launches: the recipes and their keys, the rows of New launch, the edited plan, its submission. Fixes: the
+plan of a child run, or a diff of the user's own script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The past hour of some GPUs, above one time axis with the loss; each process with its use of GPU and node."""
+"""The past hour of some GPUs, above one time axis with the loss; each process with its use of them."""
 
 from __future__ import annotations
 
