@@ -1,4 +1,4 @@
-"""`coach cancel`, `hold`, `release`, `requeue` and `timelimit`: change own jobs, after showing the commands."""
+"""`coach cancel`, `hold`, `release`, `requeue`, `timelimit`: change own jobs, after showing the commands."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from coach.analysis.comparing.sweep_table import group_of
 from coach.analysis.jobs.named_run import first_of_group
-from coach.analysis.spelling.slurm import whole_minutes
+from coach.analysis.spelling.slurm import parse_time, whole_minutes
 from coach.cli.acting import add_answers, carry_out
 from coach.cli.reading_io import slurm_io
 from coach.config import Settings
-from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import Verb

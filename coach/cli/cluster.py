@@ -6,12 +6,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import add_format, say
 from coach.config import BACKENDS, Settings
 from coach.late import late
 from coach.model.errors import OTHERS_JOBS, UserError, hidden_by_site
@@ -49,7 +49,7 @@ class Look:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_format(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
     parser.add_argument("--backend", choices=BACKENDS, help="which cluster to ask (default: auto)")
 
 
@@ -137,7 +137,7 @@ def print_hidden(answer: Look) -> None:
     """Report on stderr the kinds that the site hides: an empty table would suggest that there is nothing."""
     for what, words in (("jobs", OTHERS_JOBS), ("nodes", "nodes"), ("partitions", "partitions")):
         if what in answer.hidden:
-            say(hidden_by_site(words))
+            print(f"coach: {hidden_by_site(words)}", file=sys.stderr)
 
 
 def _look_at_clusters(io: Io, clusters: Sequence[str], source: str, user: str | None) -> Look:
@@ -177,7 +177,7 @@ def print_if_jobs_are_hidden(settings: Settings) -> None:
     """Report on stderr if the site hides other users' jobs. Queries the configuration."""
     io = slurm_io(settings)
     if "jobs" in (ask_private_kinds(io, user_name()) or ()):
-        say(hidden_by_site(OTHERS_JOBS))
+        print(f"coach: {hidden_by_site(OTHERS_JOBS)}", file=sys.stderr)
 
 
 def count_gpus(gpus: tuple[GpuCount, ...]) -> tuple[int, int | None]:

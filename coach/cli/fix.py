@@ -8,25 +8,21 @@ not cover it.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from coach.analysis.comparing.two_runs import Comparison
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.acting import is_confirmed
-from coach.cli.compare import comparison_object, print_comparison
-from coach.cli.diagnosis_text import finding_lines
+from coach.cli.fix_answer import print_answer, show_offer
 from coach.cli.fix_choice import fix_row, leading_on, list_fixes, list_seen, wanted_fixes
 from coach.cli.fix_foreign import show_foreign, with_advice
 from coach.cli.reading_io import Io, slurm_io
 from coach.cli.text import add_format, print_line, say
 from coach.config import Settings, Switch
 from coach.model.errors import UserError
-from coach.model.launching.launch import Submitted
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 from coach.sources.machine.user import user_name
@@ -110,7 +106,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     with leading_on(found, remedy, name):
         offered = offer(parent, remedy, *seen, settings, os.environ, io, trial_steps=args.trial)
     plan = offered.plan
-    _show_offer(offered)
+    show_offer(offered)
     if args.dry_run:
         return _show_dry(offered)
     choice = _parent_choice(args, parent)
@@ -135,7 +131,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         both = _run_at(parent.run_dir), _run_at(submitted.run_dir)
         comparison = compare_targets(*both, settings, io, plan.backend)
     lost = offered.lost if choice is ParentChoice.CANCEL else ()
-    _print_answer(submitted, state, lost, comparison, args.format)
+    print_answer(submitted, state, lost, comparison, args.format)
     return 0 if not args.wait or state == "COMPLETED" else 1
 
 
@@ -218,44 +214,3 @@ def _is_wanted(args: argparse.Namespace, remedy: Remedy, commands: Sequence[str]
 def _run_at(run_dir: str) -> Target:
     path = Path(run_dir)
     return Target(path.name, TargetKind.RUN, path)
-
-
-def _show_offer(offered: RelaunchOffer) -> None:
-    """Write the offer to stderr, like all output before a question."""
-    for line in finding_lines(replace(offered.finding, fixes=(offered.fix,)), ""):
-        say(line)
-    for name, old, new in offered.changes:
-        say(f"  {name}: {old} → {new}")
-    for copy in offered.plan.copies:
-        say(
-            f"  {copy.source} stays unchanged: the run gets a copy with new values of "
-            f"{', '.join(copy.changes)}"
-        )
-    learning = "changes the training result: it will differ from the parent's"
-    say(f"  this {learning if offered.fix.changes_learning else 'does not change the training result'}")
-    for line in offered.plan.warnings:
-        say(f"warning: {line}")
-    if offered.lost:
-        say(f"  if {offered.parent.run_id} is cancelled now:")
-    for line in offered.lost:
-        say(f"    {line}")
-
-
-def _print_answer(
-    submitted: Submitted, state: str | None, lost: Sequence[str], comparison: Comparison | None, format_: str
-) -> None:
-    """Print the new run, as text or JSON. `lost`: the work that an active parent loses."""
-    answer = {
-        "run_id": submitted.run_id,
-        "run_dir": submitted.run_dir,
-        "job_id": submitted.job_id,
-        "state": state,
-    }
-    if format_ == "json":
-        measured = None if comparison is None else comparison_object(comparison)
-        print(json.dumps({"schema": 1, **answer, "lost": list(lost), "comparison": measured}, indent=2))
-        return
-    for name, value in answer.items():
-        print_line(f"{name:<8}{value or '–'}")
-    if comparison is not None:
-        print_comparison(comparison)

@@ -83,7 +83,8 @@ def _of_window(report: TraceReport) -> list[tuple[str, float, str]]:
     communication = report.communication
     if communication is not None:
         share = communication.time_s / report.window_s
-        words = f"{communication.num_calls} collectives, {communication.hidden_share:.0%} of their time overlaps with computing"
+        hidden = f"{communication.hidden_share:.0%} of their time overlaps with computing"
+        words = f"{communication.num_calls} collectives, {hidden}"
         rows.append(("communicating", share, words))
     if report.waits is not None:
         rows.append(("the host waits for the device", report.waits.share, f"{report.waits.num_calls} calls"))

@@ -57,8 +57,8 @@ class Key:
     says: str
     """The effect of the key, in one sentence."""
     field: str = ""
-    """The field of Settings that holds its value; `launch.mem` is the field `mem` of `launch`. Empty: the value
-    is one entry of a field."""
+    """The field of Settings that holds its value; `launch.mem` is the field `mem` of `launch`. Empty: the
+    value is one entry of a field."""
     is_site_only: bool = False
     is_path: bool = False
     """True if the value is a path, or a list of paths, in which `~` and variables are replaced."""

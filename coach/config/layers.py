@@ -43,8 +43,8 @@ def all_locks(locks: Mapping[str, Lock], site: Values) -> dict[str, Lock]:
 def merge(
     site: Values, later: Iterable[Values], locks: Mapping[str, Lock]
 ) -> tuple[dict[str, Setting], tuple[str, ...]]:
-    """The site's values, overridden by later layers except for locked keys; and a note for each value that has
-    no effect, with the reason."""
+    """The site's values, overridden by later layers except for locked keys; and a note for each value that
+    has no effect, with the reason."""
     values = dict(site)
     notes = []
     for layer in later:

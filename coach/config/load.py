@@ -64,10 +64,8 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
     names = (*candidates, config_dir / USER_FILE, config_dir / REMEMBERED)
     stamps = tuple(stamp(path) for path in names)  # taken before reading, so that a later change is noticed
     site = read_site(candidates, env)
-    user_file = config_dir / USER_FILE
-    user = read_if_there(user_file, FileKind.USER, env, os.geteuid()) or ConfigFile(user_file)
-    for file in (site, user):
-        _refuse_first(file)
+    _refuse_first(site)
+    user = _read_user(config_dir / USER_FILE, env)
     remembered, notes = read_remembered(config_dir / REMEMBERED)
     cluster = cluster_name(env) or DEFAULT_CLUSTER
     locks = all_locks(site.locks, site.values)
@@ -201,6 +199,12 @@ def _impose(other: ConfigFile, site: ConfigFile) -> tuple[str, ...]:
     site.values, notes = merge(locked, (site.values,), locks)
     site.locks = {**site.locks, **other.locks}
     return notes
+
+
+def _read_user(path: Path, env: Mapping[str, str]) -> ConfigFile:
+    user = read_if_there(path, FileKind.USER, env, os.geteuid()) or ConfigFile(path)
+    _refuse_first(user)
+    return user
 
 
 def _refuse_first(file: ConfigFile) -> None:

@@ -37,12 +37,12 @@ def _range(value: Any) -> tuple[float, float]:
 PARAMETER_KEYS: Schema = {
     "type": Key(
         one_of(parameters.TYPES),
-        "The type of its value; required here, or in the file that parameters_of names.",
+        "The type of its value, here or in the file that parameters_of names.",
         is_needed=True,
     ),
     "default": Key(
         Kind("a value of its type", lambda value: value),
-        "The value unless a launch sets another; required here, or in the file that parameters_of names.",
+        "The value unless a launch sets another, here or in the file that parameters_of names.",
         is_needed=True,
     ),
     "above": Key(NUMBER, "Its value must be greater."),

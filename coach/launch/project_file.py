@@ -54,12 +54,10 @@ def _words(value: Any) -> tuple[str, ...]:
     return kept
 
 
-def _texts(value: Any) -> dict[str, str]:
-    return {name: STRING(text) for name, text in TABLE(value).items()}
-
-
 _WORDS = Kind('words, for example "python train.py --lr 0.1" or ["python", "train.py"]', _words)
-_TEXTS = Kind("a table of texts", _texts)
+_TEXTS = fulfilling(
+    TABLE, lambda table: all(isinstance(text, str) for text in table.values()), "a table of texts"
+)
 _PATH = typed("a path", str)
 _OPTIONS: Schema = {
     "env": Key(_TEXTS, "Variables of its environment."),

@@ -1,8 +1,9 @@
 """Read the TOML that people write by a schema: the values of a table, and one error for each mistake in it.
 
-A schema names the keys of a table, the kind of each value and its meaning; the reference shows the same words.
-An error names the file, the line and the key, and says what is wrong and what would be right. All readers of
-recipes, project files, workshop plans and configs share this module, so that their errors have one form. Pure.
+A schema names the keys of a table, the kind of each value and its meaning; the reference shows the same
+words. An error names the file, the line and the key, and says what is wrong and what would be right. All
+readers of recipes, project files, workshop plans and configs share this module, so that their errors have
+one form. Pure: callers read the files.
 """
 
 from __future__ import annotations

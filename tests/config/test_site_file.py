@@ -54,7 +54,8 @@ EXPECTED = [
     (8, "launch.nodes = 0: expected a whole number, at least 1", None),
     (
         11,
-        "environments.pytorch.modules = 'pytorch/2.6': expected a list; each: a module, for example pytorch/2.6",
+        "environments.pytorch.modules = 'pytorch/2.6': expected a list; each: a module, for example "
+        "pytorch/2.6",
         None,
     ),
     (13, "unknown key limits.max_gpu", "did you mean limits.max_gpus?"),

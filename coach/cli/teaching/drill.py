@@ -6,7 +6,6 @@ import argparse
 import os
 from typing import Any
 
-from coach.cli import report
 from coach.cli.diagnosis_text import finding_lines
 from coach.cli.launch import launch, refuse_second
 from coach.cli.launch_request import add_environment, add_share, add_ways, pairs, shared_place
@@ -109,7 +108,7 @@ def _list(backend: str, format_: str, settings: Settings, io: Io) -> int:
             [(entry.recipe.name, entry.standing, entry.recipe.title) for entry in drills],
         )
     for problem in problems:
-        report(problem)
+        say(problem.message)
     return 2 if problems else 0
 
 

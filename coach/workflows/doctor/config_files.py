@@ -16,12 +16,11 @@ from coach.launch.plan_checks import check_sbatch_option
 from coach.launch.recipe import find_recipes, get_recipe
 from coach.launch.spelling import format_time, parse_time
 from coach.model.errors import UserError
-from coach.model.judging.doctor_report import OK, WARNING, WRONG, Check
-from coach.model.launching.launch import NOWHERE
+from coach.model.judging.doctor_report import WRONG, Check
 from coach.sources.runs.cohort_directory import expected_names
+from coach.workflows.doctor.course import course_probes
 from coach.workflows.doctor.probes import Probe
 from coach.workflows.judging import rule_files
-from coach.workflows.sharing import why_not_shared
 
 ROOTS = "roots"
 _SBATCH = "launch.sbatch."
@@ -35,7 +34,7 @@ def check_whole(path: Path, env: Mapping[str, str]) -> FileReport:
 def config_probes(settings: Settings, env: Mapping[str, str] | None) -> dict[tuple[str, str], Probe]:
     """The probes of what the config files in force name. `env` None: a file is broken, which is reported
     elsewhere."""
-    probes = _course_probes(settings)
+    probes = course_probes(settings, ROOTS)
     if env is not None:
         probes["config", "names"] = lambda: check_in_force(env)
     return probes
@@ -121,34 +120,3 @@ def _beyond_limits(file: ConfigFile) -> Iterator[UserError]:
             f"({most.origin})",
             "no launch without its own --gpus would be allowed",
         )
-
-
-def _course_probes(settings: Settings) -> dict[tuple[str, str], Probe]:
-    """A probe for each part that the config names."""
-    probes: dict[tuple[str, str], Probe] = {}
-    if settings.launch.share not in (None, NOWHERE):
-        probes[ROOTS, "shared folder"] = lambda: [judge_share(str(settings.launch.share))]
-    if settings.roster is not None or settings.cohort_group is not None:
-        probes[ROOTS, "roster"] = lambda: [judge_roster(settings)]
-    return probes
-
-
-def judge_share(directory: str) -> Check:
-    """The folder in which the runs of a course share their summaries."""
-    problem = why_not_shared(Path(directory))
-    if problem is None:
-        return Check(ROOTS, "shared folder", OK, directory, is_needed=False)
-    todo = "its owner can correct it: mkdir -m 1777, or chmod 1777; else correct launch.share"
-    return Check(ROOTS, "shared folder", WRONG, directory, problem, todo, is_needed=False)
-
-
-def judge_roster(settings: Settings) -> Check:
-    """The names of the people whom the board expects."""
-    source = str(settings.roster or f"group {settings.cohort_group}")
-    try:
-        names = expected_names(settings.roster, settings.cohort_group)
-    except UserError as error:
-        todo = f"{error.hint or 'correct it'}; cohort.roster or cohort.group names it"
-        return Check(ROOTS, "roster", WARNING, source, error.message, todo, is_needed=False)
-    count = f"{source}: {len(names)} {'name' if len(names) == 1 else 'names'}"
-    return Check(ROOTS, "roster", OK, count, is_needed=False)

@@ -43,7 +43,8 @@ def judge_config(config: Mapping[str, str]) -> list[Check]:
     checks.append(Check(AREA, "version", state, config["SLURM_VERSION"].strip(), because))
     if is_old:
         because = "from 19.05 on"
-        todo = 'set launch.gpu_request = "gres": GPUs are then requested as --gres=gpu:N, which every version has'
+        gres = "GPUs are then requested as --gres=gpu:N, which every version has"
+        todo = f'set launch.gpu_request = "gres": {gres}'
         checks.append(Check(AREA, "--gpus-per-node", WARNING, "not in this version", because, todo))
     return checks
 

@@ -16,7 +16,7 @@ from coach.sources.machine.disk import Space
 from coach.sources.machine.file_clock import Skew, read_skew
 from coach.sources.machine.quota import Quota
 from coach.sources.machine.terminal import Terminal
-from coach.workflows.doctor import config_files, environments, here, places, slurm
+from coach.workflows.doctor import course, environments, here, places, slurm
 
 OK, WARNING, WRONG, UNKNOWN = CheckState.OK, CheckState.WARNING, CheckState.WRONG, CheckState.UNKNOWN
 
@@ -282,14 +282,14 @@ def test_a_site_that_forbids_training_on_the_login_node_is_reported(tmp_path: Pa
 
 def test_the_shared_folder_and_the_roster_are_checked(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
-    assert config_files.judge_share(str(tmp_path)).state is OK
+    assert course.judge_share("roots", str(tmp_path)).state is OK
     tmp_path.chmod(0o777)
-    unsafe = config_files.judge_share(str(tmp_path))
+    unsafe = course.judge_share("roots", str(tmp_path))
     assert (unsafe.what, unsafe.state) == ("shared folder", WRONG)
     assert "could replace" in (unsafe.because or "")
-    assert config_files.judge_share(str(tmp_path / "nowhere")).state is WRONG
+    assert course.judge_share("roots", str(tmp_path / "nowhere")).state is WRONG
     roster = tmp_path / "people"
     settings = Settings(tmp_path, tmp_path, tmp_path, roster=roster)
-    assert config_files.judge_roster(settings).state is WARNING
+    assert course.judge_roster("roots", settings).state is WARNING
     roster.write_text("ada\nbob\n")
-    assert config_files.judge_roster(settings).value == f"{roster}: 2 names"
+    assert course.judge_roster("roots", settings).value == f"{roster}: 2 names"
