@@ -1,5 +1,6 @@
-"""How a program ended, by the last words of its log: cut, wrapped and prefixed tracebacks, programs that are not
-Python, launchers and batch systems. Never silence on a visible failure, and no alarm where it went on."""
+"""How a program ended, by the last words of its log: cut, wrapped and prefixed tracebacks, programs that
+are not Python, launchers and batch systems. No silence on a visible failure, no
+alarm where it went on."""
 
 from __future__ import annotations
 
@@ -33,12 +34,16 @@ ENDS: dict[str, list[str]] = {
         "".join(f"{line}\n" for line in FRAMES.splitlines()[:4]),
         "".join(f"(Actor pid=71) {line}\n" for line in FRAMES.splitlines()),
         "".join(f"3: {line}\n" for line in FRAMES.splitlines()[1:]),
-        'File "/home/ada/fit.py", line 9, in run\nnet(x)\nFile "/home/ada/net.py", line 4, in forward\ny = self.a(x)',
-        "N E X T F L O W  ~  version 24.04.2\nERROR ~ No such variable: reads\n\n -- Check '.nextflow.log' file",
-        "Error in rule align:\n    jobid: 4\nExiting because a job execution failed. Look above for error message",
-        "step 3\nMPI_ABORT was invoked on rank 2 in communicator MPI COMMUNICATOR 3\nwith errorcode 1.\n\nNOTE: x",
+        'File "/home/ada/fit.py", line 9, in run\nnet(x)\nFile "/home/ada/net.py", line 4, in call\ny = f(x)',
+        "N E X T F L O W  ~  version 24.04.2\nERROR ~ No such variable: reads\n\n -- Check "
+        "'.nextflow.log' file",
+        "Error in rule align:\n    jobid: 4\nExiting because a job execution failed. Look above for "
+        "error message",
+        "step 3\nMPI_ABORT was invoked on rank 2 in communicator MPI COMMUNICATOR 3\nwith errorcode "
+        "1.\n\nNOTE: x",
         "it 3\nAbort(1) on node 4: application called MPI_Abort(comm=0x84, 1) - process 4",
-        "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 71 RUNNING AT node3\n=   EXIT CODE: 9",
+        "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 71 RUNNING AT node3\n=   "
+        "EXIT CODE: 9",
         "t = 3\n   Job Id:   17.pbs\n   Exit Status:        271\n   NCPUs Requested:   4   NCPUs Used: 4",
         "t = 3\nExited with exit code 7.\n\nResource usage summary:\n\n    CPU time :   31.00 sec.",
         "epoch 1\n[2026-03-01 09:00:00,120][app.main][ERROR] - no shard fits pattern 'x*'\n"
@@ -46,19 +51,22 @@ ENDS: dict[str, list[str]] = {
         "2026-03-01 09:00:00.120 | ERROR    | app.main:run:17 - the vocabulary is empty",
         "ERROR:root:cannot find a split called dev2",
         "CRITICAL:app:stopping, the vocabulary is empty",
-        "(raylet, ip=10.0.0.3) A worker died or was killed while executing a task by an unexpected system error.",
+        "(raylet, ip=10.0.0.3) A worker died or was killed while executing a task by an unexpected "
+        "system error.",
         'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n\tat A.run(A.java:3)',
     ],
     "torch_compile_error": [
         COMPILING,
         "".join(f"[rank1]: {line}\n" for line in COMPILING.splitlines()),
-        FRAMES
-        + "subprocess.CalledProcessError: Command '['/opt/cuda/bin/ptxas', '--gpu-name=sm_121a', '/tmp/a.ptx']'"
+        FRAMES + "subprocess.CalledProcessError: Command '['/opt/cuda/bin/ptxas', '--gpu-name=sm_121a', "
+        "'/tmp/a.ptx']'"
         " returned non-zero exit status 255.",
     ],
     "code_error": [
-        "ERROR: MethodError: no method matching step!(::Nothing)\nStacktrace:\n [1] top-level scope\n   @ /h/a.jl:3",
-        "Error in solve.default(a) : \n  system is computationally singular\nCalls: fit -> solve\nExecution halted",
+        "ERROR: MethodError: no method matching step!(::Nothing)\nStacktrace:\n [1] top-level scope\n   "
+        "@ /h/a.jl:3",
+        "Error in solve.default(a) : \n  system is computationally singular\nCalls: fit -> "
+        "solve\nExecution halted",
         "Error: object 'rates' not found\nExecution halted",
         FRAMES + "AssertionError:\n  batch 12 has 3 classes,\n  the head has 2",
         "File \"/home/ada/a.py\", line 3, in load\nreturn rows[key]\nKeyError: 'mask'",
@@ -76,11 +84,12 @@ ENDS: dict[str, list[str]] = {
         "WorkflowError:\nFailed to open source file profile/config.yaml",
     ],
     "device_mismatch": [
-        FRAMES
-        + "RuntimeError: Expected all tensors to be on the\nsame device, but found at least two devices, cuda:0 and "
+        FRAMES + "RuntimeError: Expected all tensors to be on the\nsame device, but found at least two "
+        "devices, cuda:0 and "
         "cpu!",
         "".join(f"[rank2]: {line}\n" for line in FRAMES.splitlines())
-        + "[rank2]: RuntimeError:\n[rank2]: Expected all tensors to be on the same device, but found at least two "
+        + "[rank2]: RuntimeError:\n[rank2]: Expected all tensors to be on the same device, but found at "
+        "least two "
         "devices, cuda:0 and cpu!",
     ],
     "module_not_found": [
@@ -92,8 +101,9 @@ ENDS: dict[str, list[str]] = {
         FRAMES + "RuntimeError: File /data/out/last.pt cannot be opened.",
     ],
     "mpi_launch": [
-        "There are not enough slots available in the system to satisfy the 16\nslots that were requested:\n\n  hostname",
-        'The application appears to have been direct launched using "srun",\nbut OMPI was not built with PMI support',
+        "There are not enough slots available in the system to satisfy the 16\nslots that were "
+        "requested:\n\n  hostname",
+        'The application appears to have been direct launched using "srun",\nbut OMPI was not built with it',
         "srun: error: Couldn't load specified plugin name for mpi/pmix: Plugin init() callback failed\n"
         "srun: error: MPI: Cannot create context for mpi/pmix",
         "srun: error: task 3 launch failed: Unspecified error",
@@ -120,7 +130,8 @@ ENDS: dict[str, list[str]] = {
         " 40%|####  | 4/10 [00:40<01:00, 10.0s/it] Killed",
     ],
     "rendezvous_timeout": [
-        "Waiting in store based barrier to initialize process group for rank: 1, key: store_based_barrier_key:1 "
+        "Waiting in store based barrier to initialize process group for rank: 1, key: "
+        "store_based_barrier_key:1 "
         "(world_size=8, worker_count=2, timeout=0:30:00)\n" * 4,
     ],
     "cuda_oom": [

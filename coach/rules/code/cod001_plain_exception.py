@@ -220,7 +220,7 @@ def _of_hydra(errors: list[LogHit], snapshot: TargetSnapshot) -> list[LogHit]:
     """The last lines of Hydra's messages in which no other error stands."""
     return [
         hydra
-        for hydra in hits_of(snapshot, PlainException.code, "hydra")
+        for hydra in hits_of(snapshot, PlainException.code, "hydra", "halted")
         if not any(
             hit.file == hydra.file and 0 <= hydra.line - hit.line <= MAX_LINES_OF_HYDRA for hit in errors
         )

@@ -72,8 +72,8 @@ def name_of(hit: LogHit) -> str:
 def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) -> Hit:
     """The finding of an error of the program itself. `first` is the earliest hit."""
     kind, words = "The program ended with an error", first.fields.get("words", "")
-    if first.signature == "hydra":
-        words = _words_of_hydra(first, snapshot)
+    if first.signature in ("hydra", "halted"):
+        words = _words_above(first, snapshot)
     elif first.signature == "exception":
         kind = name_of(first)
     place = _place_in_a_file(first, snapshot)
@@ -96,9 +96,7 @@ def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) ->
         confidence=0.8,
         subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
         fixes=(rename(*hides),) if hides is not None else _fixes(first, place, frame is not None, snapshot),
-        cause=next(
-            (row.wording.cause for row in _rows(first, snapshot) if row.wording and row.wording.cause), None
-        ),
+        cause=_cause(first, snapshot),
         since_s=first.time_s,
     )
     return told_as_hidden(hit, snapshot)
@@ -146,6 +144,12 @@ def _fixes(
     return known or (Fix(of_settings or _advice_on_key(hit) or (_CORRECT if is_line_shown else _FIND)),)
 
 
+def _cause(hit: LogHit, snapshot: TargetSnapshot) -> str | None:
+    """The cause that a row names; None: the rule's own."""
+    causes = (row.wording.cause for row in _rows(hit, snapshot) if row.wording is not None)
+    return next(filter(None, causes), None)
+
+
 def _rows(hit: LogHit, snapshot: TargetSnapshot) -> list[LogHit]:
     """The hit, and those of rows at its line that hold advice alone."""
     rows = hits_of(snapshot, hit.rule, "advice")
@@ -190,14 +194,14 @@ def of_another_log(failure: RankEnd | None, hit: LogHit | None) -> Hit:
     )
 
 
-def _words_of_hydra(hit: LogHit, snapshot: TargetSnapshot) -> str:
+def _words_above(hit: LogHit, snapshot: TargetSnapshot) -> str:
     """The first known line of the message above Hydra's last line, with the next one where it announces
-    that; empty without one."""
+    that; the error above R's last line; empty without one."""
     tail = tail_of(hit, snapshot)
     end = hit.line - tail.first_line if tail is not None else 0
     above = tail.plain[max(0, end - MAX_LINES_OF_HYDRA) : end] if tail is not None and end > 0 else ()
     lines = [line.strip() for line in above]
-    if "halted" in hit.fields:  # R: the last error above it
+    if hit.signature == "halted":
         return next((line for line in reversed(lines) if line.startswith(("Error in ", "Error: "))), "")
     place = next((place for place, line in enumerate(lines) if _HYDRA_SAYS.match(line)), len(lines))
     num_lines = 2 if lines[place:] and lines[place].endswith(":") else 1

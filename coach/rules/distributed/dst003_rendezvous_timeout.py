@@ -57,7 +57,8 @@ class RendezvousTimeout(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "workers" in hit.fields:
-            return f"The log ends while {hit.fields['workers']} of {hit.fields['world']} ranks wait for the others"
+            workers, world = hit.fields["workers"], hit.fields["world"]
+            return f"The log ends while {workers} of {world} ranks wait for the others"
         if missing := _missing(hit):
             return f"The tasks {missing} did not come to the coordinator's barrier in time"
         fields = _count(snapshot) or hit.fields
@@ -76,14 +77,14 @@ class RendezvousTimeout(EndingRule):
         if hit is not None and (missing := _missing(hit)):
             yield Fix(f"Look at the first error of task {missing}, which did not come: it is the cause")
             yield Fix(
-                "Give all processes the same coordinator_address, num_processes and a process_id of their own: "
+                "Give all processes the same coordinator_address and num_processes, and each its process_id: "
                 "on Slurm jax.distributed.initialize() without arguments takes them from srun's tasks"
             )
             return
         if hit is not None and "workers" in hit.fields:
             yield Fix(
-                f"Start {hit.fields['world']} ranks, as WORLD_SIZE says: without srun in front of it only one "
-                "process starts",
+                f"Start {hit.fields['world']} ranks, as WORLD_SIZE says: without srun in front of it only "
+                "one process starts",
                 command=f"srun --ntasks={hit.fields['world']} python PROGRAM",
             )
         if (count := _count(snapshot)) is not None:

@@ -58,7 +58,8 @@ _ENDED_WELL = re.compile(
 "Training could not be completed" do not."""
 
 _TASKS_DIED = re.compile(
-    r"srun: error: \S+: tasks? \[?(?P<tasks>[\d,-]{1,200})\]?: (?:Exited with exit code [1-9]|Killed|Out Of Memory"
+    r"srun: error: \S+: tasks? \[?(?P<tasks>[\d,-]{1,200})\]?: (?:Exited with exit code [1-9]"
+    r"|Killed|Out Of Memory"
     r"|Segmentation|Aborted|Bus error)"
 )
 _TESTS_PASSED = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)(?>.*?\d passed\b).* in [\d.:]+")
@@ -97,7 +98,8 @@ PROGRAM = "syntax"
 _MAX_LINE_CHARS = 2000
 """Patterns see only this many characters of a line."""
 _PREFIX = re.compile(
-    r"(?:\[(?=[a-z, :]{0,20}\d)[\w,: ]{1,40}\](?:<\w+>)?:? ?|\s{0,5}\d+: |\([^)]{0,60}(?:pid|ip)=[^)]{0,60}\) ?"
+    r"(?:\[(?=[a-z, :]{0,20}\d)[\w,: ]{1,40}\](?:<\w+>)?:? ?|\s{0,5}\d+: "
+    r"|\([^)]{0,60}(?:pid|ip)=[^)]{0,60}\) ?"
     r"|\d{4}-\d\d-\d\d[T ]\S+ )*"
 )
 """Rank and time that a launcher or a logger puts before a line."""
@@ -171,7 +173,7 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot, is_running_enough: bool = Tru
 
 
 def _is_told_dead(rank: int, lines: Sequence[str]) -> bool:
-    """True if srun says that the task of this rank failed: what other ranks print on proves nothing for it."""
+    """True if srun says that the task of this rank failed: what other ranks print proves nothing for it."""
     ranges = [
         part.split("-")
         for line in lines
@@ -328,7 +330,7 @@ def was_outlived(hit: LogHit, snapshot: TargetSnapshot, num_lines: int = 1) -> b
 
 
 def was_passed_by(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if a program's own error follows a shell's message: its script went on, and the program's error says
+    """True if a program's own error follows a shell's message: its script went on, and that error says
     more."""
     tail = tail_of(hit, snapshot)
     later = (block for block in tail.blocks if block.first_line > hit.line) if tail is not None else ()

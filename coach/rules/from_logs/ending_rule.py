@@ -109,9 +109,14 @@ class EndingRule(Rule):
             for hit in hits_of(snapshot, self.code)
             if hit.signature != "refused" and self.counts(hit, snapshot)
         ] or exceptions_of(self.code, snapshot)
-        hits = [hit for hit in hits if not (is_of_the_site(hit.block) and went_on(hit, snapshot))]
+        hits = [hit for hit in hits if not _was_of_the_site(hit, snapshot)]
         if hits and self.can_matter(snapshot):
             yield self._ended(hits, snapshot)
+
+    def _worst(self, hits: Sequence[LogHit]) -> Severity | None:
+        """The severity of the line that says most; None: the rule's own."""
+        severities = [self.severity_of(hit) for hit in hits]
+        return None if None in severities else severities[0]
 
     def _is_suspect(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """True if a failed job's log has no other error, and no process goes on after this one."""
@@ -142,8 +147,7 @@ class EndingRule(Rule):
         first = earliest(deadly or hits)
         ranks = sorted({hit.rank for hit in deadly or hits if hit.rank is not None})
         summary = self.summary(first, snapshot) + (f" ({ranks_text(ranks)})" if ranks else "")
-        severities = [self.severity_of(hit) for hit in deadly or hits]
-        severity, confidence = None if None in severities else severities[0], self.confidence_of(first)
+        severity, confidence = self._worst(deadly or hits), self.confidence_of(first)
         if not deadly and self._is_suspect(first, snapshot):
             below = f"{lines_below(first, snapshot):,} lines before the end of the log"
             summary, confidence = f"{summary}: the only error, but {below}", min(confidence, 0.5)
@@ -162,6 +166,11 @@ class EndingRule(Rule):
             since_s=first.time_s,
         )
         return told_as_hidden(hit, snapshot) if deadly else hit
+
+
+def _was_of_the_site(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if a script of the site raised it, and the job went on: that is no matter of the job's."""
+    return is_of_the_site(hit.block) and went_on(hit, snapshot)
 
 
 def _deadly(hits: list[LogHit], snapshot: TargetSnapshot) -> list[LogHit]:

@@ -46,16 +46,18 @@ _FATAL = re.compile(
     r"|F\d{4} \d\d:\d\d:|make(?:\[\d+\])?: \*\*\* |thread '.{0,80}' panicked at |panic: |Aborted\b"
     r"|Abort\(\d+\)|terminate called "
     rf"|(?:[A-Z]\w{{0,60}}\.){{0,6}}\w{{0,60}}(?:Error|Exception|Exit|Interrupt):{_NUMBER} \S"
-    r"|Error in |Execution halted|ERROR ~ |Error executing process|WorkflowError|Exiting because a job execution"
+    r"|Error in |Execution halted|ERROR ~ |Error executing process|WorkflowError"
+    r"|Exiting because a job execution"
     r"|(?:MPI_ABORT was|application called MPI_A|Fatal error in P?MPI_|\*\*\* An error occurred in MPI_)"
     r"|(?:mpirun|mpiexec|prterun)\b.{0,80}(?:detected|noticed|was unable|has exited)|=   BAD TERMINATION"
     r"|Exception in thread \"|Error: Could not find or load main class|ERROR STOP|Error termination"
     r"|A worker died or was killed|wandb: ERROR "
-    r"|(?:nslookup|wget|curl|ping|ssh|git|tar|cp|mv|cat|ls|cd)(?:\(\d+\))?: (?:can't|bad address|cannot|\S.*: No such file|\(\d+\) )"
+    r"|(?:nslookup|wget|curl|ping|ssh|git|tar|cp|mv|cat|ls|cd)(?:\(\d+\))?: (?:can't|bad address"
+    r"|cannot|\S.*: No such file|\(\d+\) )"
 )
 """Starts of lines with which the program, or the tool that starts it, gives up."""
 _STATUS = re.compile(
-    r"(?<!NOTE: )\b(?:exited|exit(?:s|ing)?|returned|terminated|failed|died|crashed)\b.{0,60}?\b(?:code|status"
+    r"\b(?:exited|exit(?:s|ing)?|returned|terminated|failed|died|crashed)\b.{0,60}?\b(?:code|status"
     r"|signal)\b[ :=]{1,3}-?[1-9]"
     r"|\breturned non-zero exit status\b|\bexit ?code *[:=] *-?[1-9]"
 )
@@ -67,7 +69,8 @@ _LOGGED = re.compile(
 _MAX_BELOW_LOGGED = 2
 _GOES_ON = re.compile(r"(?i)\b(?:done|finish\w*|complet\w*|success\w*|saved|epoch|step|iter\w*|loss)\b")
 _EPILOGUE = re.compile(
-    r"(?i)\s*(?:exit[ _]status\s*[:=]?\s+-?[1-9]\d*\s*$|exited with (?:exit code [1-9]|signal)|failed\s+[1-9]\d* +: "
+    r"(?i)\s*(?:exit[ _]status\s*[:=]?\s+-?[1-9]\d*\s*$|exited with (?:exit code [1-9]|signal)"
+    r"|failed\s+[1-9]\d* +: "
     r"|state: (?:failed|timeout|out_of_memory|node_fail)\b|job_state\s*=\s*f\b)"
 )
 """What a batch system says below the output of a job that failed."""

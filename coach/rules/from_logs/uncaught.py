@@ -1,5 +1,5 @@
-"""Find the exceptions that ended a program and that no signature knows by name, and those that the log's end
-cuts off.
+"""Find the exceptions that ended a program and that no signature knows by name, and those that the log's
+end cuts off.
 
 A signature knows an exception by the end of its name (`…Error`). Python allows any name, so the place counts
 here: the last line of a traceback, below its frames.
@@ -20,8 +20,8 @@ _GROUP = "Group"
 
 
 def unnamed_exceptions(snapshot: TargetSnapshot) -> tuple[LogHit, ...]:
-    """Hits of COD001 for uncaught exceptions at whose line the log scanner has none, and for tracebacks at the
-    end of a log."""
+    """Hits of COD001 for uncaught exceptions at whose line the log scanner has none, and for tracebacks at
+    the end of a log."""
     known = {
         (hit.file, hit.line) for hit in snapshot.log_hits if (hit.rule, hit.signature) == (PLAIN, _EXCEPTION)
     }

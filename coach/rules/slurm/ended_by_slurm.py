@@ -117,7 +117,7 @@ def _was_outlived(hit: LogHit, snapshot: TargetSnapshot) -> bool:
 
 
 def _is_of_an_earlier_job(hit: LogHit, tail: LogTail, snapshot: TargetSnapshot) -> bool:
-    """True if the log was appended to: many lines that no dying process prints follow, or the line is its first
-    and the error of a program follows that no signal causes."""
+    """True if the log was appended to: many lines that no dying process prints follow, or the line is its
+    first and the error of a program follows that no signal causes."""
     told = (each for each in hits_of(snapshot, PLAIN, PROGRAM) if each.file == hit.file)
     return num_alive_after(hit, tail) > _STILL_FLUSHED_LINES or (hit.line == 1 and any(told))

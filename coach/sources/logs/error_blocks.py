@@ -226,13 +226,11 @@ class ErrorBlocks:
                 continue
             if not words.strip():
                 break
-            is_flat_before, is_flat = is_flat, depth_of(words) == 0 and words[:1] not in "│╰"
+            is_flat_below, is_flat = is_flat, depth_of(words) == 0 and words[:1] not in "│╰"
+            if is_flat_below and not (is_flat and is_frame(words)):
+                break  # the line below is no source line of a frame that lost its indentation
             if is_frame(words):
-                if is_flat and depth_of(words):
-                    break  # what stands below it is no source line
                 first, has_frame, is_flat = place, True, False
-            elif is_flat and is_flat_before:
-                break  # only the source line of a frame that lost its indentation stands alone
             elif not is_flat:
                 first = place
         return first if has_frame else None
@@ -240,9 +238,9 @@ class ErrorBlocks:
     def _cut_at_end(self) -> ErrorBlock | None:
         """The frames with which the text ends, if they are of no block that has a head."""
         end = len(self._text.data)
-        place, rank, words = next(self._text.before(end), (end, None, ""))
+        _, rank, _ = next(self._text.before(end), (end, None, ""))
         first = self._first_frame(end, rank)
-        if first is None or self._headed(place, Line(self._text.number_at(place), rank, words)) is not None:
+        if first is None or self._headed(first, next(self._text.after(first))) is not None:
             return None
         cut = self._read(first, ErrorReader(self._file, rank, kind=ErrorKind.HEADLESS)).build(())
         # The frames of a fault handler lack the comma; they show what runs, and end nothing.

@@ -1,5 +1,5 @@
-"""The layout of a log: a prefix before all lines, lines broken at one width, an empty line between any two, and
-the message of an error on several lines.
+"""The layout of a log: a prefix before all lines, lines broken at one width, an empty line between any two,
+and the message of an error on several lines.
 
 The program that collects a log does this to all lines alike: a pod's console, a logger for all output, a
 terminal, a mail. The first three are learned from the log. Prefixes of launchers are known in advance: see
@@ -110,9 +110,10 @@ def join_broken(data: bytes, width: int) -> tuple[bytes, bytes]:
 
 
 def join_messages(data: bytes, is_end: bool) -> tuple[bytes, bytes]:
-    """Join the lines of an error's message to the line that names the error, if they stand below it. Each line
-    has the same prefix. Returns the lines, and those at the end whose message may go on in the next bytes; none
-    if `is_end`.
+    """Join the lines of an error's message to the line that names the error, if they stand below it.
+
+    Each line has the same prefix. Returns the lines, and those at the end whose message may go on in the next
+    bytes; none if `is_end`.
 
     Empty lines follow a joined line, so that later lines keep their numbers.
     """
@@ -147,23 +148,26 @@ def _message_below(
     if not is_bare and not _is_below_frames(data, start, prefix):
         return [], head.end()
     said: list[bytes] = []
-    place = head.end()
-    is_indented = False
+    place, is_indented = head.end(), False
     while len(said) < _MAX_MESSAGE_LINES:
         end = data.find(b"\n", place)
         if end < 0:
             return said, None
-        line = data[place:end]
-        words = decode(line[len(prefix) :]) if line.startswith(prefix) else ""
-        if b"\r" in line or not _SAYS.match(words) or PREFIX.match(words):
-            break
-        is_indented = is_indented or (is_bare and not said and words[0].isspace())
+        words = _words_of(data[place:end], prefix)
+        is_indented = is_indented or (is_bare and not said and words[:1].isspace())
         wrapped = _WRAPPED_ON if said else _WRAPPED
-        if not (words[0].isspace() if is_indented else (is_bare and not said) or wrapped.match(words)):
+        goes_on = words[:1].isspace() if is_indented else (is_bare and not said) or wrapped.match(words)
+        if not words or not goes_on:
             break
-        said.append(line[len(prefix) :].strip())
+        said.append(words.strip().encode())
         place = end + 1
     return said, place
+
+
+def _words_of(line: bytes, prefix: bytes) -> str:
+    """The words of a line that may belong to a message above it; empty for another line."""
+    words = decode(line[len(prefix) :]) if line.startswith(prefix) and b"\r" not in line else ""
+    return words if _SAYS.match(words) and not PREFIX.match(words) else ""
 
 
 def _is_below_frames(data: bytes, start: int, prefix: bytes) -> bool:
