@@ -45,7 +45,7 @@ _FATAL = re.compile(
     r"|Module ERROR)"
     r"|F\d{4} \d\d:\d\d:|make(?:\[\d+\])?: \*\*\* |thread '.{0,80}' panicked at |panic: |Aborted\b"
     r"|Abort\(\d+\)|terminate called "
-    rf"|(?:[A-Z]\w{{0,60}}\.){{0,6}}\w{{0,60}}(?:Error|Exception|Exit|Interrupt):{_NUMBER} \S"
+    rf"|(?:[A-Za-z]\w{{0,60}}\.){{0,6}}\w{{0,60}}(?:Error|Exception|Exit|Interrupt):{_NUMBER} \S"
     r"|Error in |Execution halted|ERROR ~ |Error executing process|WorkflowError"
     r"|Exiting because a job execution"
     r"|(?:MPI_ABORT was|application called MPI_A|Fatal error in P?MPI_|\*\*\* An error occurred in MPI_)"
