@@ -6,6 +6,7 @@ Each rule explains the meaning of its messages. `aftermath.py` decides whether t
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import compress
@@ -24,6 +25,9 @@ from coach.rules.from_logs.hidden_crash import told_as_hidden
 from coach.rules.from_logs.library_exceptions import exceptions_of
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
 
+_MESSAGE_LINES = 2
+"""Lines of an exception's message in which a more exact wording is looked for."""
+_IS_RAISED = re.compile(r"(?:Error|Exception|Failed)\b")
 UNHEEDED = (
     r"^(?!\[[WI]\d{0,4} |[WI]\d{4} "
     r"|(?>.*?(?:(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b|(?:Error|Exception): ))(?<!: ))"
@@ -160,7 +164,7 @@ class EndingRule(Rule):
             evidence=(quote(first), *([frame] if frame else []), *self.more_evidence(first, snapshot)),
             confidence=confidence,
             subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
-            fixes=fixes_of_wording(first, snapshot) or tuple(self.fixes(first, snapshot)),
+            fixes=_of_wordings(first, hits, snapshot) or tuple(self.fixes(first, snapshot)),
             severity=severity,
             cause=self.cause_of(first),
             since_s=first.time_s,
@@ -171,6 +175,13 @@ class EndingRule(Rule):
 def _was_of_the_site(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     """True if a script of the site raised it, and the job went on: that is no matter of the job's."""
     return is_of_the_site(hit.block) and went_on(hit, snapshot)
+
+
+def _of_wordings(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) -> tuple[Fix, ...]:
+    """The fixes of the first wording that has some: that of the hit, or of a line of its message below."""
+    below = (hit for hit in hits if hit.file == first.file and 0 < hit.line - first.line <= _MESSAGE_LINES)
+    near = [hit for hit in below if hit.block == first.block and _IS_RAISED.search(first.text)]
+    return next(filter(None, (fixes_of_wording(hit, snapshot) for hit in (first, *near))), ())
 
 
 def _deadly(hits: list[LogHit], snapshot: TargetSnapshot) -> list[LogHit]:

@@ -24,7 +24,7 @@ _OUTSIDE = re.compile(
 )
 _FETCHES = re.compile(
     r"urlopen error|\bhttpx\.|HTTPSConnection|on the Hub\b|the requested files in the|couldn't find (?:it"
-    r"|them) in the cached"
+    r"|them) in the cached|[Oo]ffline mode is enabled"
 )
 _HTTP_FRAME = re.compile(
     r'[\\/](?:urllib[\\/]request|http[\\/]client|torch[\\/]hub|torchvision[\\/]datasets[\\/]utils)\.py"'

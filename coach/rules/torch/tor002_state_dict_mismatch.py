@@ -41,6 +41,8 @@ class StateDictMismatch(EndingRule):
         return hit.signature in ("mismatch", "planner")
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if self.cause_of(hit) == "checkpoint_world_size":
+            return "The checkpoint was saved by another number of ranks"
         model = hit.fields.get("model")
         into = f" {model}" if model else " the model"
         details = [found.fields["detail"] for found in hits_of(snapshot, self.code, "detail")]
