@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import SAMPLER, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import Signature
+from coach.rules.advice.circumstances import fitting
 
 
 class Need(StrEnum):
@@ -71,6 +72,11 @@ class Rule(ABC):
             **{threshold.name: threshold.default for threshold in self.thresholds},
             **(values or {}),
         }
+
+    def judge(self, snapshot: TargetSnapshot, history: History) -> list[Hit]:
+        """The hits of `check`, with the fixes that fit this target."""
+        hits = self.check(snapshot, history)
+        return [replace(hit, fixes=fitting(hit.fixes, snapshot)) for hit in hits]
 
     @abstractmethod
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

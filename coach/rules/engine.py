@@ -15,7 +15,6 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis, Finding, Hit, NotMeasured, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.rules import blindness, thresholds
-from coach.rules.advice.circumstances import PRIMARY, fitting
 from coach.rules.base import Rule
 from coach.rules.causes import REGISTER, Code, Edge, Register, Says, Status
 from coach.rules.from_logs.mere_mentions import happened
@@ -72,12 +71,11 @@ class Engine:
                 blind += sight.not_measured(rule)
                 continue
             try:
-                hits = list(rule.check(snapshot, history))
+                hits = rule.judge(snapshot, history)
             except Exception as error:  # one broken rule must not stop the others or the screen
                 blind.append(_failed(rule, error))
                 continue
             for hit in hits:
-                hit = replace(hit, fixes=fitting(hit.fixes, snapshot))
                 is_expected = rule.code in expected
                 if is_expected:
                     hit = _on_purpose(hit)
@@ -384,7 +382,7 @@ class _Order:
             subject=hit.subject,
             summary=hit.summary,
             evidence=hit.evidence,
-            fixes=tuple(fix for fix in hit.fixes if is_primary or PRIMARY not in fix.needs),
+            fixes=tuple(fix for fix in hit.fixes if is_primary or not fix.is_for_primary),
             since_s=condition.since_s,
         )
 

@@ -13,6 +13,8 @@ _CLEAR, _LIKELY = 0.9, 0.7
 """Smallest confidence of a clear finding, and of a likely one."""
 
 
+PRIMARY = "primary"
+"""Needed by a fix that is for a primary finding alone. The engine decides it, because it orders findings."""
 SITE_ADVICE = "your site: "
 """The begin of the title of the fix that holds the site's own advice."""
 PROGRESS = "progress"
@@ -82,6 +84,11 @@ class Fix:
     needs: tuple[str, ...] = ()
     """What the fix presupposes, as `dataloader` or `scheduler:slurm`. It is shown only where the log, the
     script or the run shows all of them (rules/advice/circumstances.py has the list)."""
+
+    @property
+    def is_for_primary(self) -> bool:
+        """True if it fits only a finding that nothing else explains."""
+        return PRIMARY in self.needs
 
 
 @dataclass(frozen=True, slots=True)

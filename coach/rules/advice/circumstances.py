@@ -10,14 +10,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
-from coach.model.judging.finding import Fix
+from coach.model.judging.finding import PRIMARY, Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 
 MAX_FIXES = 3
 """A finding shows this many fixes: of a longer list the later ones are not read."""
-PRIMARY = "primary"
-"""Needed by advice for a finding that nothing else explains. The engine, which orders findings, decides it."""
 UNKNOWN_SCHEDULER = "scheduler:unknown"
 """Needed by advice for a target whose scheduler is not shown."""
 OTHER_SCHEDULER = "scheduler:other"

@@ -65,8 +65,8 @@ class PortInUse(EndingRule):
             return
         if hit is not None and _is_of_own_tasks(hit, snapshot):
             yield Fix(
-                "Start one torchrun on each node, not one in each task: it starts the ranks of its node itself, "
-                "and the others find its port in use",
+                "Start one torchrun on each node, not one in each task: it starts the ranks of its node "
+                "itself, and the others find its port in use",
                 command="srun --ntasks-per-node=1 torchrun --nproc-per-node=GPUS …",
             )
             yield Fix(

@@ -306,7 +306,7 @@ def _fixes(odd: OddRanks | None, is_first: bool) -> Iterable[Fix]:
             command="NCCL_DEBUG=INFO NCCL_P2P_DISABLE=1 torchrun --nproc-per-node=2 PROGRAM",
         )
         yield Fix(
-            "See that each rank has its own GPU: torch.cuda.set_device(local_rank) before the first collective"
+            "See that each rank has its own GPU: torch.cuda.set_device(local_rank) before any collective"
         )
         return
     whom = ranks_text(odd.ranks) if odd else "the rank that did not join"

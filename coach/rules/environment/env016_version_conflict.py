@@ -78,7 +78,7 @@ class VersionConflict(EndingRule):
             needs=("recipe",),
         ),
         Fix(
-            "Install the versions that the program was written for, in the environment that the job activates",
+            "Install the versions that the program was written for, in the environment of the job",
             needs=("not recipe",),
         ),
     )

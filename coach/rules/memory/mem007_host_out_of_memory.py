@@ -145,8 +145,7 @@ class HostOutOfMemory(Rule):
             evidence=(*_evidence(snapshot, hits, counted, peak), *_grown(growth)),
             confidence=confidence,
             subject=Subject(node=node),
-            fixes=(fixes_of_wording(hits[0], snapshot) if hits else ())
-            or (*_found_leak(growth), *self._fixes(snapshot.run, hits, peak, history)),
+            fixes=self._all_fixes(snapshot, hits, growth, peak, history),
             severity=Severity.WARNING if snapshot.state == "COMPLETED" else None,
             since_s=earliest(hits).time_s if hits else None,
         )
@@ -176,6 +175,17 @@ class HostOutOfMemory(Rule):
                     return parts
         return []
 
+    def _all_fixes(
+        self,
+        snapshot: TargetSnapshot,
+        hits: list[LogHit],
+        growth: list[float],
+        peak: _Peak | None,
+        history: History,
+    ) -> tuple[Fix, ...]:
+        known = fixes_of_wording(hits[0], snapshot) if hits else ()
+        return known or (*_found_leak(growth), *self._fixes(snapshot.run, hits, peak, history))
+
     def _fixes(
         self, run: Run | None, hits: list[LogHit], peak: _Peak | None, history: History
     ) -> Iterable[Fix]:
@@ -183,8 +193,9 @@ class HostOutOfMemory(Rule):
         limit = peak.limit_mib if peak is not None else _asked_mib(run)
         if array is not None and array[0] >= (_FAR_TOO_MUCH * limit if limit is not None else _LARGE_MIB):
             yield Fix(
-                f"Look at the shape and the dtype of the array: it alone takes {size_text(array[0])}{array[1]}. "
-                "Load it in parts, memory-map it, or use a smaller dtype or a sparse format"
+                "Look at the shape and the dtype of the array: it alone takes "
+                f"{size_text(array[0])}{array[1]}. Load it in parts, memory-map it, or use a smaller dtype "
+                "or a sparse format"
             )
             if limit is None:
                 yield Fix(

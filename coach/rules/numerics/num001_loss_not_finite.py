@@ -39,13 +39,13 @@ value."""
 
 _FROM_START = (
     Fix(
-        "Look at the first batch and at the weights that are loaded, before the learning rate: hardly anything "
-        "was learned yet. Check both with torch.isfinite(x).all(), and labels or masks that leave a sample "
-        "without a target"
+        "Look at the first batch and at the weights that are loaded, before the learning rate: hardly "
+        "anything was learned yet. Check both with torch.isfinite(x).all(), and labels or masks that leave a "
+        "sample without a target"
     ),
     Fix(
-        "Compute once in fp32, and with plain attention (eager or sdpa): values that leave the range of fp16, "
-        "or a kernel, make NaN at once"
+        "Compute once in fp32, and with plain attention (eager or sdpa): values that leave the range of "
+        "fp16, or a kernel, make NaN at once"
     ),
     Fix(
         "Let torch name the operation: torch.autograd.set_detect_anomaly(True) for the gradients",

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Fix, Hit
+from coach.model.judging.finding import PRIMARY, Fix, Hit
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.advice.circumstances import PRIMARY
 from coach.rules.base import Threshold
 from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.from_logs.outcome import KILL
