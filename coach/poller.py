@@ -16,7 +16,7 @@ from pathlib import Path
 from coach.model.reading import Reading
 from coach.model.snapshot import Watch
 from coach.sources.base import PollingSource, Source
-from coach.sources.machine.mount_point import words_of_hang
+from coach.sources.machine.disk import words_of_hang
 from coach.sources.polite.polling import Pace, poll_loop
 
 JOIN_TIMEOUT_S = 0.5

@@ -38,8 +38,7 @@ from coach.config.variables import home_values, sbatch_values, variable_values
 from coach.model.errors import UserError
 from coach.model.launching.site import Limits, Switch
 from coach.sources.machine.disk import choose_root, why_not_writable
-from coach.sources.slurm.cluster_name import cluster_name
-from coach.sources.slurm.conf_file import kept_message_timeout_s, message_timeout_s
+from coach.sources.slurm.conf_file import cluster_name, kept_message_timeout_s, message_timeout_s
 
 SITE_VARIABLE = "COACH_SITE"
 USER_FILE = "config.toml"

@@ -13,7 +13,7 @@ from coach.config import DEFAULT_THEME, NoticeSettings, Settings, Switch
 from coach.late import late
 from coach.sources.machine import malloc, terminal, user
 from coach.sources.rpc_budget import RpcBudget
-from coach.sources.slurm.cluster_name import cluster_name
+from coach.sources.slurm.conf_file import cluster_name
 from coach.tui.keys import KeysInForce, keys_in_force
 from coach.tui.live_ports import Ports, Reach
 from coach.tui.mode import Mode

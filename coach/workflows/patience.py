@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from coach import runs
-from coach.sources.machine.mount_point import words_of_hang
+from coach.sources.machine.disk import words_of_hang
 
 PATIENCE_S = 5.0
 """Seconds. A command may take long for good reasons: the file systems are tried only after this time."""

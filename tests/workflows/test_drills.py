@@ -19,8 +19,7 @@ from coach.launch.resources import Site
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.teaching.drill import Drill, Need, Twin
-from coach.workflows.launching.defaults import with_defaults
-from coach.workflows.launching.drill_request import twin_request
+from coach.workflows.launching.defaults import twin_request, with_defaults
 from coach.workflows.launching.recipes import find_recipe
 from coach.workflows.teaching.drills import why_skipped
 from tests.installed import REPOSITORY

@@ -17,9 +17,8 @@ from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
 from coach.model.slurm.cluster import Job, Node, Partition, has_failed, is_final
 from coach.sources.io import CommandResult, Io, OutputReader, Query
-from coach.sources.slurm.configuration import CONFIG_QUERY, PING_QUERY, parse_config
+from coach.sources.slurm.configuration import CONFIG_QUERY, PING_QUERY, is_denied, parse_config, private_kinds
 from coach.sources.slurm.nodes import NODES_QUERY, PARTITIONS_QUERY, parse_nodes, parse_partitions
-from coach.sources.slurm.privacy import is_denied, private_kinds
 from coach.sources.slurm.queue import JobsReader, jobs_query, parse_jobs
 from coach.sources.slurm.text import failure_of, is_torn
 

@@ -19,6 +19,7 @@ _FILES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/con
 _MAX_INCLUDES = 20
 _INCLUDE = re.compile(r"^\s*include\s+(\S+)", re.IGNORECASE)
 _KEPT_FILE = "message-timeouts.json"
+VARIABLE = "SLURM_CLUSTER_NAME"
 
 
 def conf_files(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -96,3 +97,11 @@ def _value_in(file: Path, key: str, seen: list[Path]) -> str | None:
         elif (found := pattern.search(text)) is not None:
             value = found[1]
     return value
+
+
+def cluster_name(env: Mapping[str, str]) -> str | None:
+    """The variable that a module or a job sets, else ClusterName in slurm.conf; None if neither is there."""
+    if env.get(VARIABLE):
+        return env[VARIABLE]
+    names = (_value_in(Path(file), "ClusterName", []) for file in conf_files(env))
+    return next(filter(None, names), None)

@@ -27,6 +27,8 @@ _VERSION = re.compile(r"(?<!\d)(\d{1,4})\.(\d{1,4})")
 
 _DEFAULT_BUCKET, _DEFAULT_REFILL, _DEFAULT_PERIOD_S = 30, 2, 1
 """slurm.conf(5): rl_bucket_size, rl_refill_rate, rl_refill_period."""
+_DENIED = "Access/permission denied"
+"""ESLURM_ACCESS_DENIED, in the wording of all versions from 16.05 to 25.05."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +111,14 @@ class RateLimitSource:
             if message_timeout_s is not None:
                 self._on_message_timeout(message_timeout_s)
         yield from ()
+
+
+def is_denied(error: str | None) -> bool:
+    """True if the controller answered that this user has no permission."""
+    return error is not None and _DENIED in error
+
+
+def private_kinds(config: Mapping[str, str]) -> frozenset[str]:
+    """The words of PrivateData: `jobs`, `nodes`, `reservations` …; empty if nothing is hidden."""
+    words = (word.strip() for word in config.get("PrivateData", "").split(","))
+    return frozenset(word for word in words if word)

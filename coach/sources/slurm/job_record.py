@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from coach.model.errors import hidden_by_site
 from coach.model.slurm.cluster import Node
 from coach.sources.io import CommandResult, Io, Query
+from coach.sources.slurm.configuration import is_denied
 from coach.sources.slurm.node_sets import expand_nodes, fold_nodes
 from coach.sources.slurm.nodes import parse_nodes
-from coach.sources.slurm.privacy import is_denied
 from coach.sources.slurm.text import failure_words
 
 MAX_NODES = 32

@@ -14,8 +14,7 @@ from coach.model.errors import hidden_by_site
 from coach.model.judging.doctor_report import OK, UNKNOWN, WARNING, WRONG, Check
 from coach.model.slurm.cluster import Partition
 from coach.sources.rpc_budget import ACTIVE_PER_MIN, RpcBudget
-from coach.sources.slurm.configuration import parse_rate_limit, parse_version
-from coach.sources.slurm.privacy import private_kinds
+from coach.sources.slurm.configuration import parse_rate_limit, parse_version, private_kinds
 
 AREA = "slurm"
 _TOLD_APART = frozenset({"jobs", "nodes", "partitions", "reservations"})

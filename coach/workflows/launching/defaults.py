@@ -1,10 +1,11 @@
-"""Fill a launch request from the config, and refuse values that the site has locked.
+"""Fill a launch request from the config and its drill, and refuse values that the site has locked.
 
 Flags, the plan's form, fixes and relaunches all pass here, so a site's lock holds however a launch begins.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +14,10 @@ from coach.config import Lock, Settings
 from coach.config.variables import SBATCH_KEYS, is_of_sbatch
 from coach.launch import batch_file
 from coach.launch.project_file import with_training
+from coach.launch.recipe import recipe_of
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind
-from coach.workflows.launching.drill_request import with_drill
+from coach.model.teaching.drill import Drill, Need
 
 _KEYS = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time", "has_gpm": "gpm"}
 """Fields of a request that have another name in the config and on the command line."""
@@ -27,6 +29,7 @@ _FIELDS = (
     *("gpu_request", "partition", "account", "qos", "reservation", "constraint", "exclude"),
     *("environment", "python", "setup", "has_gpm", "share"),
 )
+_TABLES = ("env", "sbatch")
 
 
 def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
@@ -153,3 +156,42 @@ def _shown(field: str, value: Any) -> str | None:
     if isinstance(value, bool):
         return "on" if value else "off"
     return "; ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def with_drill(request: LaunchRequest) -> LaunchRequest:
+    """Set the values of a drill that the request leaves open: a drill is launched like any recipe, and comes
+    with its fault.
+
+    A launch with a parent keeps the values of its parent. Raises UserError for an unknown recipe.
+    """
+    drill = recipe_of(request).drill
+    if drill is None or request.parent_run_id is not None:
+        return request
+    return _with(request, drill, drill.set, drill.options)
+
+
+def twin_request(drill: Drill, backend: str = "auto") -> LaunchRequest:
+    """The launch of the fault-free twin."""
+    return _with(LaunchRequest(drill.twin.recipe, backend), drill, drill.twin.set, drill.twin.options)
+
+
+def _with(
+    request: LaunchRequest, drill: Drill, values: Mapping[str, Any], options: Mapping[str, Any]
+) -> LaunchRequest:
+    """The request with these values and options, except where it sets its own."""
+    unsaid: dict[str, Any] = {} if Need.GPU in drill.needs else {"gpus_per_node": 0}
+    unsaid |= {"has_local_nodes": True} if Need.TWO_NODES in drill.needs else {}
+    unsaid |= {name: value for name, value in options.items() if name not in _TABLES}
+    filled: dict[str, Any] = {
+        name: value
+        for name, value in unsaid.items()
+        if getattr(request, name) is None or name in request.defaulted
+    }
+    tables: dict[str, Any] = {name: {**options.get(name, {}), **getattr(request, name)} for name in _TABLES}
+    return replace(
+        request,
+        set={**values, **request.set},
+        defaulted=request.defaulted - filled.keys(),
+        **filled,
+        **tables,
+    )

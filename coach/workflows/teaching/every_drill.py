@@ -19,7 +19,7 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.teaching.drill import Drill
 from coach.sources.io import Io
-from coach.workflows.launching.drill_request import twin_request
+from coach.workflows.launching.defaults import twin_request
 from coach.workflows.launching.fix_offer import remedies
 from coach.workflows.teaching.drill_answer import tell_answer
 from coach.workflows.teaching.drills import why_skipped

@@ -36,8 +36,7 @@ from coach.workflows.judging.targets import (
 )
 from coach.workflows.readonly import held_back
 from coach.workflows.sharing import Sharer
-from coach.workflows.watching.attached_streams import AttachedStreams, Stream
-from coach.workflows.watching.followed_targets import FollowedTargets
+from coach.workflows.watching.followed_targets import AttachedStreams, FollowedTargets, Stream
 from coach.workflows.watching.idle_command import idle_command_sources
 from coach.workflows.watching.manners import Manners, polite_io
 from coach.workflows.watching.queue_facts import QueueFacts

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from coach.sources.slurm import conf_file as module
-from coach.sources.slurm.conf_file import keep_message_timeout, kept_message_timeout_s, message_timeout_s
+from coach.sources.slurm.conf_file import (
+    cluster_name,
+    keep_message_timeout,
+    kept_message_timeout_s,
+    message_timeout_s,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +71,25 @@ def test_a_damaged_file_of_kept_timeouts_is_written_anew(tmp_path: Path, text: s
     assert kept_message_timeout_s(tmp_path, "tiger") is None
     keep_message_timeout(tmp_path, "tiger", 50.0)
     assert kept_message_timeout_s(tmp_path, "tiger") == 50.0
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("ClusterName=tiger\n", "tiger"),
+        ("# c\nSlurmctldHost=a\n clustername = tiger # ours\n", "tiger"),
+        ("ClusterName=\n", None),
+        ("ClusterName\n", None),
+        ("SlurmctldHost=a\n", None),
+    ],
+)
+def test_the_cluster_name_is_read_from_slurm_conf(tmp_path: Path, text: str, name: str | None) -> None:
+    file = tmp_path / "slurm.conf"
+    file.write_text(text)
+    assert cluster_name({"SLURM_CONF": str(file)}) == name
+
+
+def test_the_variable_overrides_slurm_conf_and_without_both_it_is_unknown(tmp_path: Path) -> None:
+    assert cluster_name({"SLURM_CLUSTER_NAME": "lion", "SLURM_CONF": str(tmp_path)}) == "lion"
+    assert cluster_name({"SLURM_CONF": str(tmp_path / "none")}) is None
+    assert cluster_name({}) is None

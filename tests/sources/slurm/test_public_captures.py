@@ -8,10 +8,9 @@ from typing import Any
 
 from coach.launch.resubmission import read_job
 from coach.model.slurm.cluster import GpuCount
-from coach.sources.slurm.configuration import parse_config, parse_rate_limit, parse_version
+from coach.sources.slurm.configuration import parse_config, parse_rate_limit, parse_version, private_kinds
 from coach.sources.slurm.job_allocation import parse_allocation
 from coach.sources.slurm.nodes import parse_nodes, parse_partitions
-from coach.sources.slurm.privacy import private_kinds
 from coach.sources.slurm.queue import parse_jobs
 from coach.sources.slurm.reservations import parse_reservations
 from tests.sources.scripted_io import captured

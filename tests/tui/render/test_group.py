@@ -6,9 +6,8 @@ import math
 
 import pytest
 
-from coach.analysis.comparing.final_metrics import loss_words
 from coach.analysis.comparing.steady_state import Estimate
-from coach.analysis.comparing.sweep_table import Group, Member, table
+from coach.analysis.comparing.sweep_table import Group, Member, loss_words, table
 from coach.analysis.comparing.time_to_target import TimeToTarget
 from coach.analysis.comparing.two_runs import Measured
 from coach.cli.compare import print_group
