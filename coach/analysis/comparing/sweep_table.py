@@ -176,7 +176,7 @@ def best_first(points: Iterable[Point], metric: str) -> tuple[Point, ...]:
 
 def table(parameter: str, members: Sequence[Member]) -> tuple[Point, ...]:
     """The group's table, in the order of its values."""
-    rates = [member.measured.throughput.value if member.measured.throughput else None for member in members]
+    rates = [_rate(member) for member in members]
     known = [(rate, member) for rate, member in zip(rates, members, strict=True) if rate]
     first = known[0][0] if known else None
     best = max((rate for rate, _ in known), default=None)
@@ -192,6 +192,10 @@ def table(parameter: str, members: Sequence[Member]) -> tuple[Point, ...]:
         _point(member, rate / first if rate and first else None, efficiency(member, rate))
         for member, rate in zip(members, rates, strict=True)
     )
+
+
+def _rate(member: Member) -> float | None:
+    return member.measured.throughput.value if member.measured.throughput else None
 
 
 def _of_fewest_ranks(known: Iterable[tuple[float, Member]]) -> tuple[int, float] | None:

@@ -22,8 +22,8 @@ from coach.workflows.judging.targets import list_runs
 
 
 def _launched(beside: Sequence[Run], settings: Settings, io: Io) -> tuple[Run, ...]:
-    """Leave out launches that were interrupted and have no job in the queue: they have tried nothing. Slurm is
-    asked only if there may be such a launch."""
+    """Leave out launches that were interrupted and have no job in the queue: they have tried nothing. Slurm
+    is asked only if there may be such a launch."""
     lost = [run for run in beside if has_lost_its_job(run)]
     standing = ask_for_jobs(lost, settings, io, user_name()) if lost else {}
     absent = (Submission.NEVER, Submission.NOT_QUEUED)
