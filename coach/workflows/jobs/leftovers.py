@@ -75,11 +75,11 @@ def _is_dry_run(run_dir: Path) -> bool:
 def _interrupted(root: Path, names: AbstractSet[str], now_s: float) -> list[str]:
     """Run directories of launches that stopped before their record was written."""
     return [
-        name for name in sorted(names) if _is_unrecorded(root / name) and _age_s(root / name, now_s) > FRESH_S
+        name for name in sorted(names) if is_unrecorded(root / name) and _age_s(root / name, now_s) > FRESH_S
     ]
 
 
-def _is_unrecorded(run_dir: Path) -> bool:
+def is_unrecorded(run_dir: Path) -> bool:
     """True if a launch stopped before it wrote run.json: the directory holds only files written before that,
     and no output of a job."""
     try:

@@ -166,14 +166,14 @@ def _recent(recipe: str, settings: Settings, io: Io, now_s: float) -> list[Run]:
     """The newest runs of a recipe, read one by one: a launch must not wait for thousands of runs to be
     read."""
     found = []
-    for name in _names_of_recipe(recipe, settings, io, now_s - MAX_AGE_S):
+    for name in names_of_recipe(recipe, settings, io, now_s - MAX_AGE_S):
         with contextlib.suppress(OSError, UserError):
             found.append(read_run(io, settings.runs_root / name))
     cluster = known_cluster(settings)
     return [run for run in found if run.recipe == recipe and not is_of_another_cluster(run, cluster)]
 
 
-def _names_of_recipe(recipe: str, settings: Settings, io: Io, since_s: float) -> list[str]:
+def names_of_recipe(recipe: str, settings: Settings, io: Io, since_s: float) -> list[str]:
     """Run directories of a recipe, the newest first."""
     oldest = runs.new_run_id(recipe, since_s)
     try:

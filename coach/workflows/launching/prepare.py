@@ -52,7 +52,7 @@ from coach.sources.runs.run_index import RunIndex
 from coach.sources.slurm.client import read_partitions_and_nodes
 from coach.sources.values import Fields, table
 from coach.workflows.backend import hint_without_cluster, resolve_backend
-from coach.workflows.jobs.lost_submits import lines_for_launch
+from coach.workflows.jobs.earlier_launches import lines_of_earlier
 from coach.workflows.judging.targets import list_runs
 from coach.workflows.launching.defaults import locked_fields
 from coach.workflows.launching.defaults import with_defaults as with_defaults
@@ -78,9 +78,9 @@ def interrupted_launches(request: LaunchRequest, backend: str, settings: Setting
 
     Nothing for a child run: it follows its parent, not these launches.
     """
-    if request.parent_run_id is not None or backend != "slurm":
+    if request.parent_run_id is not None:
         return ()
-    return lines_for_launch(recipe_of(request).name, settings, io, user_name())
+    return lines_of_earlier(recipe_of(request).name, backend, settings, io, user_name())
 
 
 def look_at_site(backend: str, io: Io, settings: Settings | None = None) -> Site:
