@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from coach.analysis.jobs.eligible_jobs import list_jobs
-from coach.cli.text import print_line, printable
-from coach.cli.text import say as say
+from coach.cli.text import print_line, printable, say
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import JobAction, Outcome
 

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from coach.analysis.judging.verdict_object import public_object
 from coach.analysis.judging.why_words import log_lines, pending_of, why_lines, worst_severity
-from coach.cli.acting import say
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
 from coach.cli.reading_io import Io, reading_io
-from coach.cli.text import print_line
+from coach.cli.text import print_line, say
 from coach.config import Settings
 from coach.late import late
 from coach.model.errors import UnknownTarget
