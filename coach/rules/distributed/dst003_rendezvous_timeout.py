@@ -27,7 +27,7 @@ class RendezvousTimeout(EndingRule):
         RendezvousTimeoutError and RendezvousConnectionError; a lost connection to the store
         ("DistNetworkError: Broken pipe", in old torch "RuntimeError: Connection reset by peer"); JAX's
         "Barrier timed out", "cluster registration failed" and an unanswered RegisterTask; the corresponding
-        messages of Ray and Horovod.
+        messages of Ray and Horovod; a log that ends in the lines of a rank that waits in the store's barrier.
     Why it matters
         A rank is missing: it failed earlier, or it connects to another address. The rank that reports the
         timeout is one that waited.

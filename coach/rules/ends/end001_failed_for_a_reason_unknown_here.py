@@ -42,8 +42,9 @@ class UnknownFailure(Rule):
     What it sees
         A failure state (FAILED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, BOOT_FAIL, DEADLINE) or an exit status
         other than 0 that no other finding explains. In a log without a job: a traceback or an error at its
-        end. The finding quotes the last error block: a traceback, the lines of an error, or the last lines of
-        stderr.
+        end, also a traceback that the end cuts off, the last ERROR of a logger, and the last words of R,
+        Julia, nextflow, snakemake, MPI, PBS and LSF. The finding quotes the last error block: a traceback,
+        the lines of an error, or the last lines of stderr.
     Why it matters
         A failure without a known cause is still a failure. The quoted lines mostly name the cause.
     When it stays silent

@@ -69,9 +69,9 @@ _LOGGED = re.compile(
 _MAX_BELOW_LOGGED = 2
 _GOES_ON = re.compile(r"(?i)\b(?:done|finish\w*|complet\w*|success\w*|saved|epoch|step|iter\w*|loss)\b")
 _EPILOGUE = re.compile(
-    r"(?i)\s*(?:exit[ _]status\s*[:=]?\s+-?[1-9]\d*\s*$|exited with (?:exit code [1-9]|signal)"
-    r"|failed\s+[1-9]\d* +: "
-    r"|state: (?:failed|timeout|out_of_memory|node_fail)\b|job_state\s*=\s*f\b)"
+    r"(?i)[ \t]{0,40}(?:exit[ _]status(?: {0,20}[:=])? {1,40}-?[1-9]\d{0,5}[ \t]{0,9}$"
+    r"|exited with (?:exit code [1-9]|signal)|failed {1,20}[1-9]\d{0,5} {1,9}: "
+    r"|state: (?:failed|timeout|out_of_memory|node_fail)\b|job_state {0,9}= {0,9}f\b)"
 )
 """What a batch system says below the output of a job that failed."""
 _BROAD = re.compile(

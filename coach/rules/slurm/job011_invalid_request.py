@@ -23,7 +23,9 @@ class InvalidRequest(EndingRule):
         The refusals of sbatch, srun and salloc: "Batch job submission failed: …", "Unable to allocate
         resources: …", "Unable to create step for job 17: …", limits by name (QOSMaxSubmitJobPerUserLimit,
         AssocMaxSubmitJobLimit), unknown options, a file that is not a batch script. The same messages in
-        exceptions of a caller, such as submitit's FailedJobError. A job with the state FAILED and the reason
+        exceptions of a caller, such as submitit's FailedJobError; what a site's own check says through
+        sbatch, salloc or srun. Ranks that MPI did not start: mpirun's "not enough slots", a PMI that Slurm or
+        the program lacks. A job with the state FAILED and the reason
         BadConstraints that never had a node.
     Why it matters
         The same request will be refused each time.

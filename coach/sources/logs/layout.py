@@ -54,14 +54,16 @@ _OPEN = re.compile(
 """The end of a line whose message may go on in the next line: an exception of Python or Julia, or an error of
 R. Nothing, or no end of a sentence, stands behind its colon."""
 _MAX_MESSAGE_LINES = 6
+_MIN_WRAPPED = 40
 _MAX_LINE_PREFIX = 80
 _MAX_HELD_BYTES = 4 << 10
 _WRAPPED = re.compile(
-    r"(?![^:]{1,60}: |(?:epoch|step|iter|it|batch|loss|train|val|eval|test|saved?|done|on_|using)\b|\w+ing\b)"
-    r"[a-z(]\S*(?:\s+\S|[.!)'\"\]]$)"
+    r"^(?![^:]{1,60}: |(?:epoch|step|iter|it|batch|loss|train|val|eval|test|saved?|done|on_|using)\b"
+    r"|\w{1,30}ing\b)"
+    r"[a-z(]\S{0,80}(?: \S|(?<=[.!)'\"\]])$)"
 )
 """The second line of a message that a terminal wrapped at words; no word of a program that goes on."""
-_WRAPPED_ON = re.compile(r"(?![^:]{1,60}: )[a-z\d('\"]")
+_WRAPPED_ON = re.compile(r"^(?![^:]{1,60}: )[a-z\d('\"]")
 _SAYS = re.compile(r"(?!.*(?:Traceback \(most recent|File \"))(?=.*[A-Za-z])\s*[^\s=~]")
 
 
@@ -145,7 +147,7 @@ def _message_below(
     """The lines below an error that belong to its message, and the offset of the first that does not; None if
     the text ends before it."""
     is_bare = head[0].rstrip().endswith(b":")
-    if not is_bare and not _is_below_frames(data, start, prefix):
+    if not is_bare and not _may_be_wrapped(data, start, prefix, len(head[0])):
         return [], head.end()
     said: list[bytes] = []
     place, is_indented = head.end(), False
@@ -170,10 +172,12 @@ def _words_of(line: bytes, prefix: bytes) -> str:
     return words if _SAYS.match(words) and not PREFIX.match(words) else ""
 
 
-def _is_below_frames(data: bytes, start: int, prefix: bytes) -> bool:
-    """True if the line above an offset is one of a traceback."""
+def _may_be_wrapped(data: bytes, start: int, prefix: bytes, length: int) -> bool:
+    """True if a line of this length may be wrapped, and the line above it is one of a traceback. Only rich,
+    which draws boxes, wraps at less than _MIN_WRAPPED."""
     above = data[data.rfind(b"\n", 0, max(0, start - 1)) + 1 : start]
-    return above.startswith(prefix) and decode(above[len(prefix) :])[:1] in (" ", "╰", "│", "|", "\t")
+    mark = decode(above[len(prefix) :])[:1] if above.startswith(prefix) else ""
+    return mark in ("╰", "│") or (mark in (" ", "|", "\t") and length >= _MIN_WRAPPED)
 
 
 def _whole(begun: list[bytes]) -> list[bytes]:
