@@ -15,7 +15,7 @@ from coach.analysis.judging.verdict_object import diagnosis_object
 from coach.cli.cluster import add_options
 from coach.cli.diagnosis_text import checked_lines
 from coach.cli.reading_io import Io, reading_io
-from coach.cli.text import print_line, printable
+from coach.cli.text import print_line, say
 from coach.cli.verdict import WIDTH, verdict_lines
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -86,7 +86,7 @@ def _check_one(
     checked = checker.target(args.target, logs, metrics)
     _tell_left_out(checked.num_left_out)
     if checked.note is not None:
-        print(f"coach: {printable(checked.note)}", file=sys.stderr)
+        say(checked.note)
     if args.format == "json":
         print(json.dumps(checked.as_json(), indent=2))
     else:
@@ -117,7 +117,7 @@ def _width() -> int | None:
 def _tell_left_out(number: int) -> None:
     if number:
         jobs = "1 more job was" if number == 1 else f"{number} more jobs were"
-        print(f"coach: {jobs} not checked: coach check JOB checks one", file=sys.stderr)
+        say(f"{jobs} not checked: coach check JOB checks one")
 
 
 def _existing(text: str) -> Path:

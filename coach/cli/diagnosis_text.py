@@ -14,7 +14,6 @@ from coach.analysis.judging.several_jobs import PRINTED_NOTHING, Judged
 from coach.analysis.judging.waiting import waiting_lines
 from coach.analysis.spelling.numbers import short_number
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.cli.text import printable
 from coach.model.judging.finding import Diagnosis, Evidence, Finding, Subject, Verdict
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def checked_lines(checked: Checked, now_s: float, muted: Iterable[str] = ()) -> 
         return
     yield from diagnosis_lines(checked.diagnosis, checked.files, muted)
     run = checked.snapshot.run
-    yield from (f"  {printable(words)}" for words in segment_words(run.segments if run is not None else ()))
+    yield from (f"  {words}" for words in segment_words(run.segments if run is not None else ()))
     target = time_to_target(checked.snapshot)
     if target is not None:
         yield f"  {target_words(target)}"
@@ -40,8 +39,8 @@ def checked_lines(checked: Checked, now_s: float, muted: Iterable[str] = ()) -> 
 
 
 def _waiting_lines(checked: Checked, waiting: Mapping[str, Any], now_s: float) -> Iterable[str]:
-    yield printable(f"{checked.diagnosis.target}  {checked.diagnosis.state or ''}".rstrip())
-    yield f"  {printable(meaning_of(checked.diagnosis))}"
+    yield f"{checked.diagnosis.target}  {checked.diagnosis.state or ''}".rstrip()
+    yield f"  {meaning_of(checked.diagnosis)}"
     yield from (f"  {line}" for line in waiting_lines(waiting, now_s))
     if len(checked.parts) > 1:
         yield from _part_lines(checked.parts)
@@ -51,15 +50,15 @@ def _part_lines(parts: Sequence[Judged]) -> Iterable[str]:
     """Lines that group the parts by their result."""
     parts = sorted(parts, key=lambda part: (len(part.diagnosis.target), part.diagnosis.target))
     states = Counter(part.snapshot.state or "state not known" for part in parts)
-    yield f"  parts: {', '.join(f'{number} {printable(state)}' for state, number in states.most_common())}"
+    yield f"  parts: {', '.join(f'{number} {state}' for state, number in states.most_common())}"
     named = _parts_by_standing(parts)
     for word, group in named.items():
         if group:
-            listed = ", ".join(printable(part.diagnosis.target) for part in group[:_MAX_NAMED])
+            listed = ", ".join(part.diagnosis.target for part in group[:_MAX_NAMED])
             more = f" and {len(group) - _MAX_NAMED} more" if len(group) > _MAX_NAMED else ""
             yield f"  {word}: {listed}{more}"
     first = next(iter(named[_WENT_WRONG]), parts[0])
-    yield f"  coach check {printable(first.diagnosis.target)} shows one in full"
+    yield f"  coach check {first.diagnosis.target} shows one in full"
 
 
 def _parts_by_standing(parts: Sequence[Judged]) -> dict[str, list[Judged]]:
@@ -80,12 +79,12 @@ def diagnosis_lines(
     diagnosis: Diagnosis, files: FilesRead | None = None, muted: Iterable[str] = ()
 ) -> Iterable[str]:
     """The diagnosis for people: the root cause first, its consequences indented below it."""
-    yield printable(diagnosis.target) + (f"  {printable(diagnosis.state)}" if diagnosis.state else "")
+    yield diagnosis.target + (f"  {diagnosis.state}" if diagnosis.state else "")
     if withheld := why_withheld(diagnosis):
-        yield f"  {withheld.because}: {printable(withheld.how)}"
+        yield f"  {withheld.because}: {withheld.how}"
         return
     if diagnosis.verdict is not Verdict.FINDING:
-        yield f"  {printable(meaning_of(diagnosis))}"
+        yield f"  {meaning_of(diagnosis)}"
     if ended := outcome_text(diagnosis.outcome):
         yield f"  {ended}"
     for finding in diagnosis.findings:
@@ -94,7 +93,7 @@ def diagnosis_lines(
     if diagnosis.not_measured:
         yield "  not measured:"
         for item in diagnosis.not_measured:
-            yield f"    {printable(item.what)}: {printable(item.because)}; {printable(item.how)}"
+            yield f"    {item.what}: {item.because}; {item.how}"
     if files is not None:
         yield from _file_lines(files)
     yield from _threshold_lines(diagnosis)
@@ -114,11 +113,11 @@ def _threshold_lines(diagnosis: Diagnosis) -> Iterable[str]:
 def _file_lines(files: FilesRead) -> Iterable[str]:
     if read := [file.path for file in files.files if file.problem is None]:
         yield "  read:"
-        yield from (f"    {printable(path)}" for path in read)
+        yield from (f"    {path}" for path in read)
     unread = [f"{file.path}: {file.problem}" for file in files.files if file.problem is not None]
     if missing := [*unread, *files.not_found]:
         yield "  looked for:"
-        yield from (f"    {printable(text)}" for text in missing)
+        yield from (f"    {text}" for text in missing)
 
 
 def finding_lines(finding: Finding, indent: str) -> Iterable[str]:
@@ -129,19 +128,19 @@ def finding_lines(finding: Finding, indent: str) -> Iterable[str]:
         f"{indent}{finding.severity.word} {finding.rule} {finding.name}{_where(finding.subject)}"
         f"{f' ({remark})' if remark else ''}"
     )
-    yield f"{indent}  {printable(finding.summary)}"
+    yield f"{indent}  {finding.summary}"
     for item in finding.evidence:
         yield f"{indent}    {_evidence_text(item)}"
     for fix in finding.fixes:
         asks = " [changes the training result]" if fix.changes_learning else ""
-        yield f"{indent}  fix: {printable(fix.title)}{asks}"
+        yield f"{indent}  fix: {fix.title}{asks}"
         if fix.command:
-            yield f"{indent}       {printable(fix.command)}"
+            yield f"{indent}       {fix.command}"
 
 
 def _where(subject: Subject) -> str:
     parts = [
-        f"{name} {printable(str(value))}"
+        f"{name} {value!s}"
         for name, value in (("node", subject.node), ("rank", subject.rank), ("GPU", subject.gpu))
         if value is not None
     ]
@@ -151,10 +150,8 @@ def _where(subject: Subject) -> str:
 def _evidence_text(item: Evidence) -> str:
     place = ""
     if item.file is not None:
-        place = (
-            f"{printable(item.file)}:{item.line}: " if item.line is not None else f"{printable(item.file)}: "
-        )
-    return f"{place}{printable(item.text)}{_value_text(item)}"
+        place = f"{item.file}:{item.line}: " if item.line is not None else f"{item.file}: "
+    return f"{place}{item.text}{_value_text(item)}"
 
 
 def _value_text(item: Evidence) -> str:
@@ -163,4 +160,4 @@ def _value_text(item: Evidence) -> str:
     if item.unit in ("step", "epoch"):  # its number, not a count
         return f": {item.unit} {short_number(item.value)}"
     told = short_number(item.value) if item.unit else f"{item.value:g}"
-    return f": {told} {printable(item.unit or '')}".rstrip()
+    return f": {told} {item.unit or ''}".rstrip()

@@ -12,6 +12,8 @@ import pytest
 
 from tests.installed import REPOSITORY
 
+pytestmark = pytest.mark.real
+
 LOCALE = ("LC_ALL", "LC_CTYPE", "LANG", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONCOERCECLOCALE")
 
 

@@ -32,8 +32,12 @@ class Conductor:
 
     def coach(self, *words: object, timeout_s: float = LONGEST_S) -> dict[str, Any]:
         """The object that a command prints."""
+        return self.program("coach", *words, "--format", "json", timeout_s=timeout_s)
+
+    def program(self, *words: object, timeout_s: float = LONGEST_S) -> dict[str, Any]:
+        """The object that a module prints, started as a program."""
         done = subprocess.run(
-            [sys.executable, "-m", "coach", *map(str, words), "--format", "json"],
+            [sys.executable, "-m", *map(str, words)],
             env={**os.environ, **self.env, "COACH_HOME": str(self.home)},
             stdout=subprocess.PIPE,
             text=True,
@@ -89,4 +93,4 @@ def show(drills: Sequence[Mapping[str, Any]]) -> None:
             "–" if ratio is None else f"{ratio:.2f} ± {drill['throughput_ratio_noise'] or 0:.2f}",
             drill["skipped"] or drill["mended_by"],
         )
-        print(f"| {' | '.join(map(str, cells))} |", *drill["missed"])  # noqa: T201 (what `make test-long` shows)
+        print(f"| {' | '.join(map(str, cells))} |", *drill["misses"])  # noqa: T201 (what `make test-long` shows)

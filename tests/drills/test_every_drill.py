@@ -1,9 +1,8 @@
-"""coach finds the planted fault of each drill in its run, although the run does not name the drill; and
-`coach drill --all` passes its own test."""
+"""coach finds the planted fault of each drill in its run, although the run does not name the drill; and each
+is found, fixed, and as fast as its twin (`every_drill.py`)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from coach.model.teaching.drill import Need
 from tests.cluster.slurm import SlurmCluster, booted
 from tests.drills.conduct import Conductor, assert_found, drill_of, show
 from tests.generated import lent_images
-from tests.installed import InstalledCoach
 
 DRILLS = tuple(recipe.name for recipe in find_drills()[0])
 QUICK = ("missing_piece", "heavy_start")
@@ -41,9 +39,9 @@ def test_two_drills_are_quick_and_at_least_24_need_nothing() -> None:
 
 @pytest.fixture(scope="module")
 def on_this_machine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Conductor, dict[str, dict[str, Any]]]:
-    """The results of `coach drill --all` for each drill on the local backend."""
+    """The results of each drill on the local backend."""
     conductor = Conductor(tmp_path_factory.mktemp("drills"))
-    drills = conductor.coach("drill", "--all", "--backend", "local", timeout_s=1700)["drills"]
+    drills = conductor.program("tests.drills.every_drill", "--backend", "local", timeout_s=1700)["drills"]
     show(drills)
     return conductor, {drill["name"]: drill for drill in drills}
 
@@ -60,30 +58,26 @@ def test_it_is_found_mended_and_measured_on_this_machine(
     drill = drills[name]
     if drill["skipped"] is not None:
         pytest.skip(drill["skipped"])
-    assert drill["missed"] == []
+    assert drill["misses"] == []
     assert_found(name, Path(drill["run_dir"]), conductor)
 
 
 @pytest.fixture
-def coach_on_strict_slurm(train_python: Path) -> Iterator[InstalledCoach]:
+def conductor_on_strict_slurm(tmp_path: Path) -> Iterator[Conductor]:
     """coach on a Slurm that ends jobs above their requested memory, as real sites do."""
     more = "JobAcctGatherParams=OverMemoryKill\n"
     with booted("coach-strict", lambda directory: SlurmCluster(directory, more_conf=more)) as cluster:
-        yield InstalledCoach(train_python, cluster.user, cluster.env)
+        yield Conductor(tmp_path, dict(cluster.env))
 
 
 @pytest.mark.cluster
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.flaky(reruns=0)
-def test_every_drill_is_found_mended_and_measured_on_slurm(
-    coach_on_strict_slurm: InstalledCoach,
-) -> None:
+def test_every_drill_is_found_mended_and_measured_on_slurm(conductor_on_strict_slurm: Conductor) -> None:
     """Apart from those of GPUs and of many CPUs: the cluster's are there to be allotted only."""
-    shown = (name for name in DRILLS if Need.GPU not in drill_of(name).needs and name not in ELSEWHERE)
-    words = ("drill", "--all", "--only", ",".join(shown), "--backend", "slurm", "--format", "json")
-    done = coach_on_strict_slurm(*words, timeout_s=3400)
-    assert done.stdout, done.stderr
-    drills = json.loads(done.stdout)["drills"]
+    shown = [name for name in DRILLS if Need.GPU not in drill_of(name).needs and name not in ELSEWHERE]
+    words = ("tests.drills.every_drill", "--backend", "slurm", *shown)
+    drills = conductor_on_strict_slurm.program(*words, timeout_s=3400)["drills"]
     show(drills)
-    assert {drill["name"]: drill["missed"] for drill in drills if drill["missed"]} == {}
+    assert {drill["name"]: drill["misses"] for drill in drills if drill["misses"]} == {}

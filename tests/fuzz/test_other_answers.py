@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from coach.analysis.jobs import belonging
+from coach import runs
 from coach.config import keys
 from coach.launch import long_job
 from coach.launch.refusal import (
@@ -29,7 +29,6 @@ from coach.launch.trainer_arguments import TrainerArguments, declares_options
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.toml_schema import WrongValueError
-from coach.node import share
 from coach.rules.from_logs.quoted_evidence import parse_mib
 from coach.sources.io import CommandResult, Query
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
@@ -195,8 +194,7 @@ def test_summaries_of_several_jobs_are_read(text: str) -> None:
     words("python train.py --lr '0.1'", "--resume {path}", "comment='a b' mail-type=END", "12.5 GiB", "\x1b"),
     cases=("'", "\\", '"a', "\0", MANY_DIGITS, "''", f"{MANY_DIGITS} MiB", "²GiB"),
 )
-def test_any_words_are_a_command_or_refused(text: str) -> None:
-    belonging._words(text)
+def test_any_words_are_a_size_or_none(text: str) -> None:
     parse_mib(text)
     with contextlib.suppress(WrongValueError):
         keys.COMMAND(text)
@@ -241,7 +239,7 @@ def test_a_kept_answer_of_any_bytes_is_one_or_none(value: bytes, torn: bytes) ->
         repr(shared_cache._decode_head(head, QUERY))
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "a.json").write_bytes(torn)
-        share._read(Path(folder, "a.json"))
+        runs.read_json_if_any(Path(folder, "a.json"))
 
 
 KEYS = (

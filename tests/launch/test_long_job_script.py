@@ -19,6 +19,8 @@ from coach.model.launching.launch import LaunchRequest
 from tests.launch.examples import CLUSTER, PATHS, RUN_ID
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.real
+
 TRAINING = """
 import argparse, pathlib, signal, sys
 parser = argparse.ArgumentParser()

@@ -47,6 +47,7 @@ def test_steps_and_evaluations_are_written_with_samples_of_all_ranks(tmp_path: P
     assert (evaluation["event"], evaluation["step"], evaluation["accuracy"]) == ("eval", 2, 0.5)
 
 
+@pytest.mark.train
 def test_a_tensor_is_kept_without_its_graph_and_a_nan_is_a_word(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     code = (

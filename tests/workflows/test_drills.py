@@ -19,9 +19,10 @@ from coach.launch.resources import Site
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.teaching.drill import Drill, Need, Twin
-from coach.workflows.launching.defaults import twin_request, with_defaults
+from coach.workflows.launching.defaults import with_defaults
 from coach.workflows.launching.recipes import find_recipe
 from coach.workflows.teaching.drills import why_skipped
+from tests.drills.every_drill import twin_request
 from tests.installed import REPOSITORY
 from tests.json_documents import check_printed, check_run_dir
 from tests.launch.examples import CLUSTER, MACHINE

@@ -22,7 +22,7 @@ from coach.workflows.teaching.drill_answer import Judgement, answer_drill
 from coach.workflows.teaching.drills import DrillEntry, get_drill, known_drills, why_skipped
 
 _UNTOLD = ("diagnosed", "seconds_to_finding", "fixed", "throughput_ratio")
-"""Fields that only a drill run by `--all` has."""
+"""Keys that have no value here: `--all` knows some of them."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     answers.add_argument(
         "--all",
         action="store_true",
-        help="test coach itself: run every drill, find its cause, fix it and measure the gain; fixes that "
-        "change the training result are applied too",
+        help="launch every drill, one after the other, and show whether coach finds its cause",
     )
     parser.add_argument(
         "--again", action="store_true", help="launch it although its newest run still waits or runs"
@@ -62,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: for a launch like `coach launch`; for an answer 0 if it is right, else 1; for `--all` 1 if
-    a drill fails."""
+    a cause is not found."""
     io = slurm_io(settings)
     backend = args.backend if args.backend != "auto" else settings.launch.backend
     if args.all:

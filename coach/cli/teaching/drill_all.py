@@ -1,4 +1,4 @@
-"""`coach drill --all`: test coach itself by all drills, and print a table or JSON.
+"""`coach drill --all`: launch one drill after the other, and show whether coach finds what is planted.
 
 It is separate from drill.py, which is for learners, because this command shows all answers.
 """
@@ -8,88 +8,98 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from coach.cli.acting import end_as_by_ctrl_c
-from coach.cli.text import fields_of, print_json, print_line, print_table, say
+from coach.cli.text import print_json, print_line, print_table, say
 from coach.config import Settings, Switch
+from coach.launch.recipe import Recipe, find_drills
+from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.sources.io import SystemIo
 from coach.workflows.launching.prepare import look_at_site
 from coach.workflows.readonly import refuse_if_readonly
-from coach.workflows.teaching.every_drill import DrillResult, choose, run_drills
+from coach.workflows.teaching.drill_answer import tell_answer
+from coach.workflows.teaching.drills import why_skipped
 from coach.workflows.watching.launch_watch import Launches
 
 
 def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo) -> int:
-    """Exit status: 0 if each drill that ran has passed, else 1; 130 after an interrupt, which cancels the
+    """Exit status: 0 if each drill that ran was found, else 1; 130 after an interrupt, which cancels the
     running drill."""
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH, Switch.DRILLS)
     drills = choose([name.strip() for name in args.only.split(",")] if args.only is not None else ())
     end_as_by_ctrl_c()
     launches = Launches(settings, os.environ, io, backend, say)
-    results: list[DrillResult] = []
-    is_stopped = False
     given = LaunchRequest("", backend, environment=args.environment, python=args.python)
     site = look_at_site(backend, io)
+    results: list[dict[str, Any]] = []
+    is_stopped = False
     try:
-        for result in run_drills(drills, given, launches, site, io):
-            results.append(result)
-            say(f"{len(results)} of {len(drills)}  {result.name}: {_standing(result)}")
+        for recipe in drills:
+            assert recipe.drill is not None
+            results.append(_result(recipe, why_skipped(recipe.drill, site), given, launches, io))
+            say(f"{len(results)} of {len(drills)}  {recipe.name}: {_standing(results[-1])}")
     except KeyboardInterrupt:
         is_stopped = True
-    results.sort(key=lambda result: result.name)
     if args.format == "json":
-        print_json("drills", [_as_json(result) for result in results])
+        print_json("drills", results)
     else:
         _print(results)
-    return 130 if is_stopped else int(any(result.misses for result in results))
+    return 130 if is_stopped else int(any(each["diagnosed"] is False for each in results))
 
 
-def _standing(result: DrillResult) -> str:
-    if result.skipped is not None:
-        return f"skipped: {result.skipped}"
-    return "; ".join(result.misses) or "all well"
+def choose(names: Sequence[str]) -> tuple[Recipe, ...]:
+    """The drills of these names; all if there are none. Raises UserError for one that does not exist or
+    cannot be read."""
+    drills, problems = find_drills()
+    if problems:
+        raise problems[0]
+    known = {drill.name: drill for drill in drills}
+    for name in names:
+        if name not in known:
+            raise UserError(f"--only {name}: no such drill", f"one of {', '.join(known)}")
+    return tuple(known[name] for name in names) if names else drills
 
 
-_FIELDS = ("name", "planted", "run_dir", "seconds_to_finding", "skipped", "found", "mended_by")
+def _result(
+    recipe: Recipe, skipped: str | None, given: LaunchRequest, launches: Launches, io: SystemIo
+) -> dict[str, Any]:
+    """Launch the drill, wait for its end, and compare its primary finding with the planted cause."""
+    drill = recipe.drill
+    assert drill is not None
+    result: dict[str, Any] = {"name": recipe.name, "planted": drill.planted, "run_dir": None, "found": None}
+    result |= {"diagnosed": None, "seconds_to_finding": None, "skipped": skipped}
+    if skipped is not None:
+        return result
+    causes = (drill.planted, *drill.also)
+    try:
+        ran = launches.run(
+            replace(given, recipe=recipe.name),
+            causes=causes,
+            on_launched=lambda submitted: tell_answer(Path(submitted.run_dir), io),
+        )
+    except UserError as refused:
+        # What an environment lacks says nothing of coach; another refusal does.
+        return result | {"skipped": refused.message, "diagnosed": None if recipe.requires else False}
+    found = ran.primary.cause if ran.primary is not None else None
+    result |= {"run_dir": ran.submitted.run_dir, "found": found, "diagnosed": found in causes}
+    return result | {"seconds_to_finding": ran.seconds_to_finding if drill.is_live else None}
 
 
-def _as_json(result: DrillResult) -> dict[str, Any]:
-    ratio = result.throughput_ratio
-    return {
-        **fields_of(result, *_FIELDS),
-        "diagnosed": result.is_diagnosed,
-        "fixed": result.is_fixed,
-        "throughput_ratio": ratio.value if ratio is not None else None,
-        "throughput_ratio_noise": ratio.noise if ratio is not None else None,
-        "missed": list(result.misses),
-    }
+def _standing(result: dict[str, Any]) -> str:
+    if result["skipped"] is not None:
+        return f"skipped: {result['skipped']}"
+    return "found" if result["diagnosed"] else f"{result['planted']} was not found"
 
 
-def _print(results: Sequence[DrillResult]) -> None:
+def _print(results: Sequence[dict[str, Any]]) -> None:
     print_table(
-        ("DRILL", "PLANTED", "FOUND", "AFTER_S", "FIXED", "RATIO", "MENDED BY"),
-        [_cells(result) for result in results],
-        "lllrlrl",
+        ("DRILL", "PLANTED", "FOUND", ""),
+        [(str(each["name"]), str(each["planted"]), each["found"], _standing(each)) for each in results],
     )
-    for result in results:
-        for miss in result.misses:
-            print_line(f"{result.name}: {miss}")
-    num_run = sum(result.skipped is None for result in results)
-    num_met = sum(result.skipped is None and not result.misses for result in results)
-    print_line(f"{num_met} of {num_run} passed, {len(results) - num_run} skipped")
-
-
-def _cells(result: DrillResult) -> tuple[str | None, ...]:
-    seconds, ratio = result.seconds_to_finding, result.throughput_ratio
-    noise = f" ± {ratio.noise:.2f}" if ratio is not None and ratio.noise is not None else ""
-    return (
-        result.name,
-        result.planted,
-        result.found,
-        None if seconds is None else f"{seconds:.0f}",
-        None if result.is_fixed is None else "yes" if result.is_fixed else "no",
-        None if ratio is None else f"{ratio.value:.2f}{noise}",
-        f"skipped: {result.skipped}" if result.skipped is not None else result.mended_by,
-    )
+    num_run = sum(each["skipped"] is None for each in results)
+    num_found = sum(each["diagnosed"] is True for each in results)
+    print_line(f"{num_found} of {num_run} found, {len(results) - num_run} skipped")

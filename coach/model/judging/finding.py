@@ -184,11 +184,6 @@ class Diagnosis:
         return next((item for item in self.not_measured if item.what == PROGRESS), None)
 
     @property
-    def has_no_sampler(self) -> bool:
-        """True if neither GPUs nor CPUs were measured, so that nothing is known of the training's speed."""
-        return any(item.what == SAMPLER for item in self.not_measured)
-
-    @property
     def early_end(self) -> NotMeasured | None:
         """The item that says that a job COMPLETED in the middle of its own counter, without a word why."""
         return next((item for item in self.not_measured if item.what == EARLY_END), None)

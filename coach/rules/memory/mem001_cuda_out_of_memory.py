@@ -168,6 +168,11 @@ class CudaOutOfMemory(Rule):
                 "(nvidia-smi lists them)"
             )
         yield from smaller_micro_batch(run)
+        if self._is_fragmented(request):
+            yield Fix(
+                "Expandable segments: much memory is reserved but unallocated, because it is fragmented",
+                {"env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
+            )
         if run is not None and run.parameters.get("activation_checkpointing") is False:
             yield Fix(
                 "Activation checkpointing: less memory for about a third more compute",
@@ -176,11 +181,6 @@ class CudaOutOfMemory(Rule):
         if run is not None and run.parameters.get("precision") in ("fp32", "float32", "32"):
             yield from bf16(run, "bf16 activations: about half their memory")
         yield from sharding(run)
-        if self._is_fragmented(request):
-            yield Fix(
-                "Expandable segments: much memory is reserved but unallocated, because it is fragmented",
-                {"env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
-            )
 
     def _is_fragmented(self, request: _Request) -> bool:
         return (

@@ -167,15 +167,10 @@ def with_drill(request: LaunchRequest) -> LaunchRequest:
     drill = recipe_of(request).drill
     if drill is None or request.parent_run_id is not None:
         return request
-    return _with(request, drill, drill.set, drill.options)
+    return with_options(request, drill, drill.set, drill.options)
 
 
-def twin_request(drill: Drill, backend: str = "auto") -> LaunchRequest:
-    """The launch of the fault-free twin."""
-    return _with(LaunchRequest(drill.twin.recipe, backend), drill, drill.twin.set, drill.twin.options)
-
-
-def _with(
+def with_options(
     request: LaunchRequest, drill: Drill, values: Mapping[str, Any], options: Mapping[str, Any]
 ) -> LaunchRequest:
     """The request with these values and options, except where it sets its own."""

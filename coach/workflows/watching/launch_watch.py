@@ -19,7 +19,7 @@ from coach import runs
 from coach.config import Settings
 from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.judging.finding import Finding, Severity
+from coach.model.judging.finding import Finding
 from coach.model.launching.launch import LaunchRequest, Plan, Submitted
 from coach.model.reading import JobList
 from coach.model.slurm.cluster import is_final
@@ -34,7 +34,6 @@ from coach.workflows.jobs.job_actions import HasEnded, perform, plan_action
 from coach.workflows.judging.judge import rules_of
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind, jobs_source
-from coach.workflows.launching.fix_offer import Remedy, offer
 from coach.workflows.launching.prepare import num_alive_runs, prepare
 from coach.workflows.launching.start import submit, wait
 from coach.workflows.sharing import unshared
@@ -72,15 +71,6 @@ class Watched:
         return self.snapshot.state
 
     @property
-    def loud(self) -> tuple[Finding, ...]:
-        """The findings at warning or above."""
-        return tuple(finding for finding in self.findings if finding.severity >= Severity.WARNING)
-
-    @property
-    def is_well(self) -> bool:
-        return self.state == "COMPLETED" and not self.loud
-
-    @property
     def primary(self) -> Finding | None:
         return next((finding for finding in self.findings if finding.is_primary), None)
 
@@ -107,25 +97,17 @@ class Launches:
     ) -> Watched:
         """Launch and watch to the end. `causes`: the causes expected as primary finding while it runs. Raises
         UserError if the launch is refused."""
-        self._wait_for_room()
+        self.wait_for_room()
         plan = prepare(unshared(request), self._settings, self._env, self._io, self._io.now())
-        return self._run(plan, causes, on_launched)
+        return self.run_plan(plan, causes, on_launched)
 
-    def run_fix(self, remedy: Remedy, ran: Watched) -> Watched:
-        """Launch a fix of a run as its child, and watch it to the end. Raises like `run`."""
-        parent = ran.snapshot.run
-        assert parent is not None, "a run that was launched has a record"
-        self._wait_for_room()
-        seen = (ran.snapshot, ran.history)
-        return self._run(offer(parent, remedy, *seen, self._settings, self._env, self._io).plan)
-
-    def _wait_for_room(self) -> None:
+    def wait_for_room(self) -> None:
         """Wait until the site's limit admits one more of the user's runs."""
         most = self._settings.limits.max_running
         while most is not None and num_alive_runs(self._settings, self._io, self._io.now()) >= most:
             time.sleep(_ROOM_INTERVAL_S)
 
-    def _run(
+    def run_plan(
         self,
         plan: Plan,
         causes: Collection[str] = (),

@@ -1,36 +1,41 @@
-"""`coach drill --all` on the command line: its output and its exit status. tests/workflows and tests/drills
-test the runs."""
+"""`coach drill --all` on the command line: its output and its exit status. tests/drills tests the runs."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from coach.analysis.comparing.steady_state import Estimate
 from coach.cli import guarded, run_command
-from coach.workflows.teaching.every_drill import DrillResult
+from coach.model.errors import UserError
 from tests.json_documents import check_printed
 
-MET = DrillResult(
-    "idle_hands",
-    "input_bound",
-    run_dir="/runs/1",
-    found="input_bound",
-    is_diagnosed=True,
-    seconds_to_finding=7.2,
-    mended_by="DataLoader workers 0 → 2 per rank",
-    is_fixed=True,
-    throughput_ratio=Estimate(0.98, 0.03, 100),
-)
-MISSED = DrillResult(
-    "typo", "nan_loss", run_dir="/runs/2", found="hang", is_diagnosed=False, is_fixed=True, misses=("not it",)
-)
-FIELDS = {"name", "planted", "run_dir", "diagnosed", "seconds_to_finding", "fixed", "throughput_ratio"}
+FIELDS = {"name", "planted", "run_dir", "found", "diagnosed", "seconds_to_finding", "skipped"}
+
+
+@dataclass
+class Prepared:
+    """Launches whose runs have a prepared primary finding, by the recipe."""
+
+    causes: dict[str, str | None] = field(default_factory=dict)
+    signal_at: str = ""
+    number: signal.Signals = signal.SIGINT
+
+    def run(self, request: Any, **_: object) -> Any:
+        if request.recipe == self.signal_at:
+            os.kill(os.getpid(), self.number)
+        if request.recipe not in self.causes:
+            raise UserError("no partition takes it")
+        cause = self.causes[request.recipe]
+        primary = SimpleNamespace(cause=cause) if cause is not None else None
+        submitted = SimpleNamespace(run_dir=f"/runs/{request.recipe}")
+        return SimpleNamespace(primary=primary, submitted=submitted, seconds_to_finding=7.2)
 
 
 @pytest.fixture(autouse=True)
@@ -45,11 +50,8 @@ def coach(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     return status, out, err
 
 
-def told(monkeypatch: pytest.MonkeyPatch, *results: DrillResult) -> None:
-    def run_drills(*_: object) -> Iterator[DrillResult]:
-        yield from results
-
-    monkeypatch.setattr("coach.cli.teaching.drill_all.run_drills", run_drills)
+def prepare(monkeypatch: pytest.MonkeyPatch, prepared: Prepared) -> None:
+    monkeypatch.setattr("coach.cli.teaching.drill_all.Launches", lambda *_: prepared)
 
 
 def test_a_drill_that_cannot_run_here_is_skipped_with_its_reason_and_is_no_failure(
@@ -59,29 +61,29 @@ def test_a_drill_that_cannot_run_here_is_skipped_with_its_reason_and_is_no_failu
     status, out, err = coach(capfd, *words)
     (drill,) = json.loads(out)["drills"]
     assert status == 0
-    assert drill.keys() > FIELDS
+    assert drill.keys() == FIELDS
     assert (drill["name"], drill["planted"]) == ("generous_memory", "memory_over_request")
-    assert (drill["run_dir"], drill["diagnosed"], drill["fixed"]) == (None, None, None)
+    assert (drill["run_dir"], drill["diagnosed"]) == (None, None)
     assert "needs Slurm" in drill["skipped"]
     assert "1 of 1  generous_memory: skipped" in err
 
 
-def test_a_bar_that_is_missed_is_named_and_fails(
+def test_a_cause_that_is_not_found_and_a_launch_that_is_refused_fail(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told(monkeypatch, MISSED, MET)
-    status, out, _ = coach(capfd, "--all")
+    words = ("--all", "--only", "idle_hands,typo,missing_piece")
+    prepare(monkeypatch, Prepared({"idle_hands": "input_bound", "typo": None}))
+    status, out, err = coach(capfd, *words)
     assert status == 1
-    assert "0.98 ± 0.03" in out
-    assert "typo: not it" in out
-    assert out.index("idle_hands") < out.index("typo")
-    assert out.endswith("1 of 2 passed, 0 skipped\n")
-    told(monkeypatch, MET)
-    status, out, _ = coach(capfd, "--all", "--format", "json")
+    assert "typo was not found" not in out  # its planted cause is named, not the drill
+    assert "was not found" in out
+    assert "skipped: no partition takes it" in err
+    assert out.endswith("1 of 2 found, 1 skipped\n")
+    prepare(monkeypatch, Prepared({"idle_hands": "input_bound"}))
+    status, out, _ = coach(capfd, "--all", "--only", "idle_hands", "--format", "json")
     (drill,) = json.loads(out)["drills"]
-    assert status == 0
-    assert (drill["diagnosed"], drill["fixed"], drill["seconds_to_finding"]) == (True, True, 7.2)
-    assert (drill["throughput_ratio"], drill["throughput_ratio_noise"]) == (0.98, 0.03)
+    assert (status, drill["diagnosed"], drill["run_dir"]) == (0, True, "/runs/idle_hands")
+    assert drill["seconds_to_finding"] == 7.2
 
 
 def test_words_that_do_not_belong_together_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
@@ -96,18 +98,9 @@ def test_words_that_do_not_belong_together_are_refused(capfd: pytest.CaptureFixt
 def test_a_closed_terminal_or_a_kill_leaves_nothing_running_and_the_results_are_printed(
     number: signal.Signals, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cleaned: list[bool] = []
-
-    def run_drills(*_: object) -> Iterator[DrillResult]:
-        try:
-            yield MET
-            os.kill(os.getpid(), number)
-            yield MISSED
-        finally:
-            cleaned.append(True)
-
-    monkeypatch.setattr("coach.cli.teaching.drill_all.run_drills", run_drills)
-    status, out, _ = coach(capfd, "--all")
-    assert (status, cleaned) == (130, [True])
+    prepared = Prepared({"idle_hands": "input_bound", "typo": None}, "typo", number)
+    prepare(monkeypatch, prepared)
+    status, out, _ = coach(capfd, "--all", "--only", "idle_hands,typo")
+    assert status == 130
     assert "idle_hands" in out
     assert "typo" not in out

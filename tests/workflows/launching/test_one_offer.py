@@ -1,22 +1,14 @@
-"""The command, the screens and the drills offer the same launch for the same finding."""
+"""The command and the screens offer the same launch for the same finding."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-import pytest
-
 from coach.config import Settings
-from coach.model.errors import UserError
-from coach.model.launching.launch import Plan, Submitted
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.tui.live_ports import LiveFixes, Reach
 from coach.workflows.judging.check import Checked, Checker
-from coach.workflows.launching.fix_offer import remedies
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
-from coach.workflows.watching import launch_watch
-from coach.workflows.watching.launch_watch import Launches, Watched
 from tests.cli.test_fix import PARENT, Shell
 
 
@@ -44,48 +36,12 @@ class FrontEnds:
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
-    def in_a_drill(self, monkeypatch: pytest.MonkeyPatch) -> Plan:
-        planned: list[Plan] = []
 
-        def submit(plan: Plan, *_: object) -> Submitted:
-            planned.append(plan)
-            raise UserError("planned, not launched")
-
-        monkeypatch.setattr(launch_watch, "submit", submit)
-        checked = self.checked
-        assert checked.snapshot.run is not None
-        findings = checked.diagnosis.findings
-        ran = Watched(
-            Submitted(PARENT, checked.snapshot.run.run_dir, PARENT, "COMPLETED"),
-            checked.snapshot,
-            checked.history,
-            findings,
-            None,
-        )
-        first = remedies(checked.snapshot.run, findings[:1])[0]
-        launches = Launches(self.settings, self.shell.env, self.io, "local", lambda note: None)
-        with pytest.raises(UserError, match="not launched"):
-            launches.run_fix(first, ran)
-        return planned[0]
-
-
-def script_of(plan: Plan) -> str:
-    """The script without its record, which holds the time, and without the run's id."""
-    script = re.sub(r"<<'COACH_RUN_JSON'\n.*?\nCOACH_RUN_JSON\n", "", plan.script, flags=re.DOTALL)
-    return script.replace(plan.run_id, "RUN_ID")
-
-
-def test_all_front_ends_plan_the_same_launch_for_the_same_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_front_ends_plan_the_same_launch_for_the_same_finding(tmp_path: Path) -> None:
     front_ends = FrontEnds(tmp_path)
     offered = front_ends.on_the_screen()
     assert any(name == "lr" for name, _, _ in offered.changes)
     assert front_ends.by_the_command() == [line.expandtabs() for line in offered.lines]
-    drilled = front_ends.in_a_drill(monkeypatch)
-    assert drilled.parameters == offered.plan.parameters
-    assert drilled.request == offered.plan.request
-    assert script_of(drilled) == script_of(offered.plan)
 
 
 def test_a_trial_is_as_short_on_the_screen_as_by_the_command(tmp_path: Path) -> None:

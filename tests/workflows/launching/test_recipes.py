@@ -236,7 +236,7 @@ def test_a_mistake_in_a_sweep_or_an_expectation_is_named(tmp_path: Path) -> None
     for old, new, words in (
         ('parameter = "world_size"', 'parameter = "wold_size"', "no such parameter"),
         ("values = [1, 2]", "values = [0]", "must be at least 1"),
-        ("values = [1, 2]", "values = []", "expected at least one value"),
+        ("values = [1, 2]", "values = []", "expected a list with at least one value"),
         ('devices = "multiple"', 'devices = "single"', "needs devices"),
         ('parameters_of = "ddp"', 'parameters_of = "dpd"', "no such recipe"),
         ('watch = ["GPU003", "GPU005"]', 'watch = ["gpu"]', "expected codes of rules"),

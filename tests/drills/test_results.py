@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from coach.cli.teaching.drill_all import choose
 from coach.launch.resources import Site
 from coach.lookback.history import History
 from coach.model.errors import UserError
@@ -22,8 +23,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.sources.io import SystemIo
 from coach.sources.machine.this_machine import read_machine
 from coach.workflows.launching.fix_offer import Remedy
-from coach.workflows.teaching.every_drill import DrillResult, choose, run_drills
-from coach.workflows.watching.launch_watch import Launches, Watched
+from coach.workflows.watching.launch_watch import Watched
+from tests.drills.every_drill import DrillLaunches, DrillResult, run_drills
 from tests.rules.examples import history, run, steps
 
 TYPED = Fix("workers", {"num_workers": 2})
@@ -78,7 +79,7 @@ class Told:
 def results_of(launches: Told, *names: str) -> Iterator[DrillResult]:
     site = Site("local", (), (read_machine(),))
     given = LaunchRequest("", "local", python="/opt/torch/bin/python")
-    return run_drills(choose(names), given, cast(Launches, launches), site, SystemIo({}))
+    return run_drills(choose(names), given, cast(DrillLaunches, launches), site, SystemIo({}))
 
 
 def results(launches: Told, *names: str) -> list[DrillResult]:

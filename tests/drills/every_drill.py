@@ -1,5 +1,5 @@
-"""Test coach itself: run every drill, check that its planted cause is found, fix it, and compare its speed
-with the fault-free twin.
+"""Run every drill, check that its planted cause is found, fix it, and compare its speed with the fault-free
+twin: `python -m tests.drills.every_drill --backend local NAME…` prints the results as JSON.
 
 The diagnosis gets no help: the rules judge these runs like any others, and the planted cause is compared only
 afterwards.
@@ -7,20 +7,29 @@ afterwards.
 
 from __future__ import annotations
 
+import argparse
+import os
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from coach.analysis.comparing.same_steps import speedup
 from coach.analysis.comparing.steady_state import Estimate
-from coach.launch.recipe import Recipe, find_drills
+from coach.cli import load_settings
+from coach.cli.teaching.drill_all import choose
+from coach.cli.text import print_json, say
+from coach.launch.recipe import Recipe
 from coach.launch.resources import Site
 from coach.model.errors import UserError
+from coach.model.judging.finding import Finding, Severity
 from coach.model.launching.launch import LaunchRequest
 from coach.model.teaching.drill import Drill
-from coach.sources.io import Io
-from coach.workflows.launching.defaults import twin_request
-from coach.workflows.launching.fix_offer import remedies
+from coach.sources.io import Io, SystemIo, scrubbed_environment
+from coach.workflows.launching.defaults import with_options
+from coach.workflows.launching.fix_offer import Remedy, offer, remedies
+from coach.workflows.launching.prepare import look_at_site
 from coach.workflows.teaching.drill_answer import tell_answer
 from coach.workflows.teaching.drills import why_skipped
 from coach.workflows.watching.launch_watch import Launches, Watched
@@ -52,21 +61,25 @@ class DrillResult:
     """The bars that were missed, one line each."""
 
 
-def choose(names: Sequence[str]) -> tuple[Recipe, ...]:
-    """The drills of these names; all if there are none. Raises UserError for one that does not exist or
-    cannot be read."""
-    drills, problems = find_drills()
-    if problems:
-        raise problems[0]
-    known = {drill.name: drill for drill in drills}
-    for name in names:
-        if name not in known:
-            raise UserError(f"--only {name}: no such drill", f"one of {', '.join(known)}")
-    return tuple(known[name] for name in names) if names else drills
+class DrillLaunches(Launches):
+    """Launches that also run fixes."""
+
+    def run_fix(self, remedy: Remedy, ran: Watched) -> Watched:
+        """Launch a fix of a run as its child, and watch it to the end. Raises like `run`."""
+        parent = ran.snapshot.run
+        assert parent is not None, "a run that was launched has a record"
+        self.wait_for_room()
+        seen = (ran.snapshot, ran.history)
+        return self.run_plan(offer(parent, remedy, *seen, self._settings, self._env, self._io).plan)
+
+
+def twin_request(drill: Drill, backend: str = "auto") -> LaunchRequest:
+    """The launch of the fault-free twin."""
+    return with_options(LaunchRequest(drill.twin.recipe, backend), drill, drill.twin.set, drill.twin.options)
 
 
 def run_drills(
-    drills: Sequence[Recipe], given: LaunchRequest, launches: Launches, site: Site, io: Io
+    drills: Sequence[Recipe], given: LaunchRequest, launches: DrillLaunches, site: Site, io: Io
 ) -> Iterator[DrillResult]:
     """Yields each drill's result, one drill after the other: so none disturbs the measurement of another. An
     interruption cancels the running one. `given`: the environment for all of them."""
@@ -77,7 +90,7 @@ def run_drills(
 class _Conduct:
     """Runs drills; a twin that several of them share is run once."""
 
-    def __init__(self, given: LaunchRequest, launches: Launches, site: Site, io: Io) -> None:
+    def __init__(self, given: LaunchRequest, launches: DrillLaunches, site: Site, io: Io) -> None:
         self._given, self._launches, self._site, self._io = given, launches, site, io
         self._twins: dict[str, Watched] = {}
 
@@ -107,7 +120,7 @@ class _Conduct:
     def _mended(self, result: DrillResult, ran: Watched, drill: Drill) -> DrillResult:
         asked = twin_request(drill, self._site.backend)
         twin = self._twin(replace(asked, environment=self._given.environment, python=self._given.python))
-        if not twin.is_well:
+        if not is_well(twin):
             result = _missing(result, f"its twin {twin.submitted.run_id} is not silent: {_words(twin)}")
         tried = self._tried(result, ran, twin, drill)
         if tried is not None and (tried.is_fixed or drill.mend is None):
@@ -115,7 +128,7 @@ class _Conduct:
         if drill.mend is None:
             return _missing(replace(result, is_fixed=False), "its finding has no fix that can be applied")
         in_vain = f"{tried.mended_by}: not enough; " if tried is not None else ""
-        return replace(result, mended_by=f"{in_vain}edit: {drill.mend}", is_fixed=twin.is_well)
+        return replace(result, mended_by=f"{in_vain}edit: {drill.mend}", is_fixed=is_well(twin))
 
     def _tried(self, result: DrillResult, ran: Watched, twin: Watched, drill: Drill) -> DrillResult | None:
         """The result of the primary finding's first fix; None if that fix is advice in words, and a learner
@@ -162,7 +175,7 @@ def _fixed(result: DrillResult, child: Watched, twin: Watched) -> DrillResult:
     is_fast = (
         ratio is not None and child.state == "COMPLETED" and ratio.value + (ratio.noise or 0.0) >= MIN_RATIO
     )
-    is_healthy = child.is_well and all(finding.cause != result.found for finding in child.findings)
+    is_healthy = is_well(child) and all(finding.cause != result.found for finding in child.findings)
     result = replace(result, is_fixed=is_healthy or is_fast, throughput_ratio=ratio)
     if result.is_fixed:
         return result
@@ -178,6 +191,40 @@ def _missing(result: DrillResult, miss: str) -> DrillResult:
     return replace(result, misses=(*result.misses, miss))
 
 
+def loud(ran: Watched) -> list[Finding]:
+    """The findings at warning or above."""
+    return [finding for finding in ran.findings if finding.severity >= Severity.WARNING]
+
+
+def is_well(ran: Watched) -> bool:
+    return ran.state == "COMPLETED" and not loud(ran)
+
+
 def _words(ran: Watched) -> str:
-    found = ", ".join(f"{each.rule} {each.cause}: {each.summary}" for each in (ran.loud or ran.findings[:1]))
+    found = ", ".join(f"{each.rule} {each.cause}: {each.summary}" for each in (loud(ran) or ran.findings[:1]))
     return f"{ran.state}; {found or 'nothing was found'}"
+
+
+def main(words: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", choices=("local", "slurm"), required=True)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    args = parser.parse_args(words)
+    settings, io = load_settings(), SystemIo(scrubbed_environment(os.environ))
+    launches = DrillLaunches(settings, os.environ, io, args.backend, say)
+    given = LaunchRequest("", args.backend)
+    results = run_drills(choose(args.names), given, launches, look_at_site(args.backend, io), io)
+    print_json("drills", [_as_json(result) for result in sorted(results, key=lambda one: one.name)])
+
+
+def _as_json(result: DrillResult) -> dict[str, Any]:
+    ratio = result.throughput_ratio
+    return {
+        **asdict(result),
+        "throughput_ratio": ratio.value if ratio is not None else None,
+        "throughput_ratio_noise": ratio.noise if ratio is not None else None,
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
