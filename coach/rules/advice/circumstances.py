@@ -57,7 +57,7 @@ NEEDS = frozenset(
     {*_SHOWN_BY, *(f"scheduler:{name}" for name in (*_SCHEDULERS, "none", "unknown", "other"))}
 ) | {PRIMARY, "recipe"}
 """All needs that a target can show."""
-_SLURM_LOG = re.compile(r"\bslurm[-_.]?\w{0,60}?\d+[\w.]*$")
+_SLURM_LOG = re.compile(r"\bslurm[-_.]?[^\W\d]{0,60}\d[\w.]*$")
 _FIELD = re.compile(r"(?<!\$)\{(\w+)\}")
 
 
