@@ -18,6 +18,7 @@ from coach import rules
 from coach.model.errors import UserError
 from coach.model.training.log import Signature
 from coach.rules.base import Rule
+from coach.rules.from_logs.ending_rule import REFUSED
 from coach.rules.from_logs.loss_lines import FUNCTION_PROGRESS, PROGRESS
 from coach.rules.from_logs.runs import MARKS
 from coach.rules.thresholds import check_codes, check_threshold, nearest_hint, place_of
@@ -95,5 +96,6 @@ def signatures(rules: Iterable[Rule]) -> tuple[Signature, ...]:
         *(each for rule in rules for each in (*rule.wordings, *rule.signatures)),
         PROGRESS,
         FUNCTION_PROGRESS,
+        REFUSED,
         *MARKS,
     )

@@ -613,7 +613,10 @@ def test_every_rule_of_an_ending_knows_coachs_own_line() -> None:
         if rule.__module__.startswith("coach.rules.environment.") and issubclass(rule, EndingRule)
     ]
     assert len(families) >= 8
-    assert all("refused" in {signature.name for signature in rule.signatures} for rule in families)
+    for rule in families:
+        words = "torch was built without CUDA" if rule.code == "ENV003" else "it lacks something"
+        diagnosis = diagnose_log(f"coach: {rule.cause}: {words}\n", run(state="FAILED"))
+        assert (rule.code, words) in [(each.rule, each.summary) for each in diagnosis.findings]
 
 
 @pytest.mark.parametrize(

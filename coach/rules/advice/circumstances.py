@@ -55,7 +55,7 @@ _SCHEDULERS: Mapping[str, re.Pattern[str]] = {
 """Scheduler → its words in a log. The first one that is shown counts."""
 NEEDS = frozenset(
     {*_SHOWN_BY, *(f"scheduler:{name}" for name in (*_SCHEDULERS, "none", "unknown", "other"))}
-) | {PRIMARY, "recipe"}
+) | {PRIMARY, "run", "recipe"}
 """All needs that a target can show."""
 _SLURM_LOG = re.compile(r"\bslurm[-_.]?[^\W\d]{0,60}\d[\w.]*$")
 _FIELD = re.compile(r"(?<!\$)\{(\w+)\}")
@@ -86,6 +86,8 @@ def _shown(snapshot: TargetSnapshot) -> set[str]:
     shown |= {PRIMARY, f"scheduler:{scheduler}"}
     if scheduler in ("pbs", "lsf", "sge"):
         shown.add(OTHER_SCHEDULER)
+    if run is not None:
+        shown.add("run")
     if run is not None and run.launch.get("recipe"):
         shown.add("recipe")
     if run is not None and run.parameters.get("num_workers"):

@@ -128,16 +128,21 @@ def on_a_node(title: str, command: str) -> Iterable[Fix]:
     yield Fix(f"{title}: run this in an interactive job", command=command, needs=(OTHER_SCHEDULER,))
 
 
+def _in_words_of(title: str, **commands: str) -> Iterable[Fix]:
+    """The fix with the command of the scheduler that is shown. `commands` has one by scheduler."""
+    for scheduler, command in commands.items():
+        yield Fix(title, command=command, needs=(f"scheduler:{scheduler}",))
+
+
 def first_node_as_address(title: str) -> Iterable[Fix]:
     """MASTER_ADDR from the job's list of nodes, in the words of the scheduler that is shown."""
     slurm = 'scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1'
     yield Fix(title, command=f"export MASTER_ADDR=$({slurm})", needs=(NO_OTHER_SCHEDULER,))
-    yield Fix(title, command='export MASTER_ADDR=$(head -1 "$PBS_NODEFILE")', needs=("scheduler:pbs",))
-    yield Fix(title, command="export MASTER_ADDR=${LSB_HOSTS%% *}", needs=("scheduler:lsf",))
-    yield Fix(
+    yield from _in_words_of(
         title,
-        command="export MASTER_ADDR=$(head -1 \"$PE_HOSTFILE\" | cut -d' ' -f1)",
-        needs=("scheduler:sge",),
+        pbs='export MASTER_ADDR=$(head -1 "$PBS_NODEFILE")',
+        lsf="export MASTER_ADDR=${LSB_HOSTS%% *}",
+        sge="export MASTER_ADDR=$(head -1 \"$PE_HOSTFILE\" | cut -d' ' -f1)",
     )
 
 
@@ -151,10 +156,13 @@ def begin_before(moment: str, change: str) -> Iterable[Fix]:
 def ask_for_memory(why: str, size: str = "64G") -> Iterable[Fix]:
     """How to ask for host memory, in the words of the scheduler that is shown."""
     title = f"Ask for more host memory: {why}"
-    yield Fix(title, command=f"sbatch --mem={size} SCRIPT", needs=("scheduler:slurm",))
-    yield Fix(title, command=f"qsub -l mem={size.lower()}b SCRIPT", needs=("scheduler:pbs",))
-    yield Fix(title, command=f'bsub -M {size}B -R "rusage[mem={size}B]" < SCRIPT', needs=("scheduler:lsf",))
-    yield Fix(title, command=f"qsub -l h_vmem={size} SCRIPT", needs=("scheduler:sge",))
+    yield from _in_words_of(
+        title,
+        slurm=f"sbatch --mem={size} SCRIPT",
+        pbs=f"qsub -l mem={size.lower()}b SCRIPT",
+        lsf=f'bsub -M {size}B -R "rusage[mem={size}B]" < SCRIPT',
+        sge=f"qsub -l h_vmem={size} SCRIPT",
+    )
     yield Fix(title, needs=("scheduler:none",))
     yield Fix(f"{title} (Slurm: --mem)", needs=(UNKNOWN_SCHEDULER,))
 
@@ -162,10 +170,13 @@ def ask_for_memory(why: str, size: str = "64G") -> Iterable[Fix]:
 def ask_for_gpus() -> Iterable[Fix]:
     """How to ask for GPUs, in the words of the scheduler that is shown."""
     title = "Ask for GPUs, in a partition or queue that has them"
-    yield Fix(title, command="sbatch --gpus-per-node=1 SCRIPT", needs=("scheduler:slurm",))
-    yield Fix(title, command="qsub -l select=1:ngpus=1 SCRIPT", needs=("scheduler:pbs",))
-    yield Fix(title, command='bsub -gpu "num=1" < SCRIPT', needs=("scheduler:lsf",))
-    yield Fix(title, command="qsub -l gpu=1 SCRIPT", needs=("scheduler:sge",))
+    yield from _in_words_of(
+        title,
+        slurm="sbatch --gpus-per-node=1 SCRIPT",
+        pbs="qsub -l select=1:ngpus=1 SCRIPT",
+        lsf='bsub -gpu "num=1" < SCRIPT',
+        sge="qsub -l gpu=1 SCRIPT",
+    )
     yield Fix(f"{title} (Slurm: --gpus-per-node)", needs=(UNKNOWN_SCHEDULER,))
 
 

@@ -81,7 +81,7 @@ class SegmentationFault(EndingRule):
                 yield Evidence(f"in the program's own code: {found.string.strip()}", hit.file, number)
                 return
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if _is_native(snapshot):
             yield Fix(
                 "Write a core file, and see where the program crashed",
@@ -89,13 +89,13 @@ class SegmentationFault(EndingRule):
             )
             yield Fix("Compile it with -g (Fortran: -g -fbacktrace -fcheck=bounds), and run a small case")
             return
-        newest = next(_dumped(hit, snapshot), None) if hit is not None else None
+        newest = next(_dumped(hit, snapshot), None)
         if newest is not None:
             yield Fix(
                 f"See the call that crashed: the newest in the stack of the log is {newest[1]['name']}, line "
                 f"{newest[1]['line']} of {newest[1]['file']}"
             )
-        elif hit is None or _FAULT_HANDLER not in hit.text:
+        elif _FAULT_HANDLER not in hit.text:
             yield Fix("Let Python print where it crashes: export PYTHONFAULTHANDLER=1")
         rebuild = "Rebuild or update the native package that is innermost"
         yield Fix(f"{rebuild}, against the torch that is installed", needs=("torch",))

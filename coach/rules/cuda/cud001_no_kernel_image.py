@@ -60,7 +60,7 @@ class NoKernelImage(EndingRule):
             return f"It needs a GPU of compute capability {capability} or above"
         return "A library has no code for this GPU: it was built for others"
 
-    def can_matter(self, snapshot: TargetSnapshot) -> bool:
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return num_gpus_asked(snapshot) != 0
 
     def severity_of(self, hit: LogHit) -> Severity | None:

@@ -56,12 +56,12 @@ class WorkerDied(EndingRule):
             return "A worker process ended without an error message"
         return "A DataLoader worker ended without an error message"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
             "Run a few batches with num_workers=0: the error then shows in the main process",
             {"num_workers": 0} if snapshot.run else {},
         )
-        if hit is not None and hit.fields.get("signal") == "Killed":
+        if hit.fields.get("signal") == "Killed":
             yield Fix(
                 "Use fewer workers or a lower prefetch_factor: each worker holds its own copies in host "
                 "memory"

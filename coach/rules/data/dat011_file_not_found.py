@@ -11,37 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.remedies import on_a_node
 from coach.rules.from_logs.aftermath import tail_of, was_outlived, was_passed_by
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
-
-_FIELDS = (
-    "path",
-    "program",
-    "model",
-    "repository",
-    "repo_id",
-    "executable",
-    "weights",
-    "fopen",
-    "hub",
-    "parent",
-    "unwritten",
-    "old",
-    "opened",
-    "told",
-    "resumed",
-    "mmcv",
-    "none",
-    "sound",
-    "audio",
-    "image",
-    "launched",
-    "script",
-    "table",
-    "shell",
-    "copied",
-    "words",
-)
-
+from coach.rules.from_logs.ending_rule import REFUSED, EndingRule
 
 _CD = re.compile(
     r"(?:^|: )(?:line )?\d{0,6}:? ?cd: (?P<folder>\S{1,300}): (?:No such file or directory|Not a directory)$"
@@ -77,14 +47,11 @@ class FileNotFound(EndingRule):
     code = "DAT011"
     name = "file-not-found"
     cause = "file_not_found"
-    signatures = ending_signatures(
-        "DAT011",
-        ("file_not_found",),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        is_of_a_shell = "shell" in hit.fields or "copied" in hit.fields
-        if is_of_a_shell and (was_passed_by(hit, snapshot) or was_outlived(hit, snapshot)):
+        if hit.signature in ("shell", "copy") and (
+            was_passed_by(hit, snapshot) or was_outlived(hit, snapshot)
+        ):
             return False
         return hit.signature != "asserted" or any("AssertionError" in line for line in hit.traceback[-1:])
 
@@ -101,16 +68,16 @@ class FileNotFound(EndingRule):
         if cd := _failed_cd(hit, snapshot):
             yield Evidence(f"before it, the batch script could not change into {cd[0]}", hit.file, cd[1])
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and (cd := _failed_cd(hit, snapshot)):
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if cd := _failed_cd(hit, snapshot):
             yield Fix(
                 f"Correct the line `cd {cd[0]}` of the batch script: it failed, so the job ran elsewhere"
             )
-        if hit is not None and _missing_command(hit):
+        if _missing_command(hit):
             yield Fix("If its name is misspelt, correct it behind srun")
             yield Fix("If an environment or a module brings it, activate or load that before srun")
             return
-        path = hit.fields.get("path") if hit is not None else None
+        path = hit.fields.get("path")
         missing = _missing(hit)
         if missing is not None and missing.endswith(r"\r"):
             yield Fix(
@@ -128,9 +95,9 @@ class FileNotFound(EndingRule):
             )
 
 
-def _where_it_should_be(hit: LogHit | None, path: str | None) -> Iterable[Fix]:
+def _where_it_should_be(hit: LogHit, path: str | None) -> Iterable[Fix]:
     """The fixes for a file that compute nodes lack; `path` is as the log names it."""
-    if hit is None or "text" in hit.fields:
+    if hit.signature == REFUSED.name:
         yield Fix("Put it on a file system that compute nodes see, and name it by its full path")
     elif path and path.startswith("/"):
         yield from on_a_node(
@@ -142,9 +109,9 @@ def _where_it_should_be(hit: LogHit | None, path: str | None) -> Iterable[Fix]:
         yield Fix("Name it by its full path, on a file system that compute nodes see")
 
 
-def _missing(hit: LogHit | None) -> str | None:
+def _missing(hit: LogHit) -> str | None:
     """What is missing, as the log names it."""
-    return next((hit.fields[key] for key in _FIELDS if key in hit.fields), None) if hit is not None else None
+    return next((hit.fields[key] for key in ("path", "missing", "executable") if key in hit.fields), None)
 
 
 def _missing_command(hit: LogHit) -> str | None:
@@ -157,7 +124,7 @@ def _failed_cd(hit: LogHit, snapshot: TargetSnapshot) -> tuple[str, int] | None:
     """The folder of a failed `cd` above the line, and its line in the log. What is missing then may lie
     there."""
     tail = tail_of(hit, snapshot)
-    if tail is None or "shell" in hit.fields:
+    if tail is None or hit.signature == "shell":
         return None
     above = tail.plain[: max(0, hit.line - tail.first_line)]
     found = ((_CD.search(line), number) for number, line in enumerate(above, tail.first_line))

@@ -56,7 +56,7 @@ class WorkerPickle(EndingRule):
         where = "sent to a worker process" if self.cause_of(hit) is None else "pickled"
         return f"An object could not be {where}: {words[:200]}"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
             "Define the objects that the workers get at the top level of a module: no lambda, no local "
             "function, no open file"

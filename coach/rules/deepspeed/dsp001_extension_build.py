@@ -50,14 +50,7 @@ class ExtensionBuild(EndingRule):
             version = fields.get("detected") or fields.get("installed")
             toolkit = f"The CUDA toolkit ({version})" if version else "The CUDA toolkit"
             return f"{toolkit} is not of the version that torch was built with"
-        name = next(
-            (
-                fields[key]
-                for key in ("extension", "op", "library", "optimizer", "precompiled")
-                if key in fields
-            ),
-            None,
-        )
+        name = fields.get("extension")
         return (
             f"The extension {name} could not be built or loaded"
             if name

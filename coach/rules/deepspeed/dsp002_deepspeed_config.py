@@ -44,8 +44,8 @@ class DeepSpeedConfig(EndingRule):
         sums = [f" … {found.fields['sum']}" for found in hits_of(snapshot, self.code, "sum")]
         return f"DeepSpeed refused its configuration: {words}{'' if ' != ' in words else ''.join(sums[:1])}"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        words = hit.fields["words"] if hit is not None else ""
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        words = hit.fields["words"]
         if "atch" in words:
             yield Fix(
                 "Set the micro-batch and the accumulation, and leave train_batch_size out: DeepSpeed "

@@ -16,7 +16,6 @@ _OF_RANKS = re.compile(
 )
 """Words in the text or the files of an error about the port of the ranks, not a port of the program's own."""
 _SEVERAL_TASKS = re.compile(r"^srun: error: \S+: tasks \[?\d+[-,]")
-_FIELDS = ("port", "other", "taken", "utilized", "grpc", "busy", "range", "ray", "triton")
 
 
 class PortInUse(EndingRule):
@@ -48,22 +47,22 @@ class PortInUse(EndingRule):
     confidence = 0.95
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        port = _port_of(hit)
+        port = hit.fields.get("port")
         if port:
             return f"Port {port} was taken by another program"
         if _is_own_port(hit):
             return "A port that the program opens is already in use"
         return "Another program uses the rendezvous port"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and _is_own_port(hit):
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if _is_own_port(hit):
             yield Fix(
                 "See if the program opens the port twice, or in each rank: open it once, or let the system "
                 "choose a free one (port 0)"
             )
             yield Fix("See on the node which other process holds it", command=f"ss -ltnp{_only(hit)}")
             return
-        if hit is not None and _is_of_own_tasks(hit, snapshot):
+        if _is_of_own_tasks(hit, snapshot):
             yield Fix(
                 "Start one torchrun on each node, not one in each task: it starts the ranks of its node "
                 "itself, and the others find its port in use",
@@ -83,13 +82,9 @@ class PortInUse(EndingRule):
         yield Fix("See on the node which process holds the port", command=f"ss -ltnp{_only(hit)}")
 
 
-def _port_of(hit: LogHit | None) -> str | None:
-    return next((hit.fields[key] for key in _FIELDS if key in hit.fields), None) if hit is not None else None
-
-
-def _only(hit: LogHit | None) -> str:
+def _only(hit: LogHit) -> str:
     """The end of a command that keeps the lines about the port, if the log names it."""
-    port = _port_of(hit)
+    port = hit.fields.get("port")
     return f" | grep -w {port}" if port else ""
 
 

@@ -73,15 +73,15 @@ class RendezvousTimeout(EndingRule):
             return f"{fields['address'].replace(', ', ':')} could not be reached in {fields['after']}"
         return "The ranks did not find each other in time"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and (missing := _missing(hit)):
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if missing := _missing(hit):
             yield Fix(f"Look at the first error of task {missing}, which did not come: it is the cause")
             yield Fix(
                 "Give all processes the same coordinator_address and num_processes, and each its process_id: "
                 "on Slurm jax.distributed.initialize() without arguments takes them from srun's tasks"
             )
             return
-        if hit is not None and "workers" in hit.fields:
+        if "workers" in hit.fields:
             yield Fix(
                 f"Start {hit.fields['world']} ranks, as WORLD_SIZE says: without srun in front of it only "
                 "one process starts",

@@ -68,7 +68,7 @@ class NcclError(EndingRule):
     def _said(self, snapshot: TargetSnapshot) -> LogHit | None:
         return next(iter(hits_of(snapshot, self.code, "warn", "last_error")), None)
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         said = self._said(snapshot)
         if any(each is not None and "Duplicate GPU" in each.text for each in (hit, said)):
             yield Fix(

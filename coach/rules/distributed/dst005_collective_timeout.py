@@ -155,7 +155,7 @@ class CollectiveTimeout(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return "A collective operation timed out"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         return ()
 
     def _ranks(self, snapshot: TargetSnapshot) -> dict[int, _Rank]:

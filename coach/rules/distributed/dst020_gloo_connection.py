@@ -56,14 +56,14 @@ class GlooConnection(EndingRule):
         )
         return f"A gloo connection failed: {words.strip()[:160]}"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and _waited_for_the_living(hit, snapshot):
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if _waited_for_the_living(hit, snapshot):
             yield Fix(
                 "See where each rank waits while it hangs, in a copy of the job: `coach stacks JOB`, or "
                 "py-spy dump. A collective that only some ranks call, as inside `if rank == 0:`, is the "
                 "usual cause"
             )
-        elif hit is None or _MAY_BE_A_PEER.search(hit.text):
+        elif _MAY_BE_A_PEER.search(hit.text):
             yield Fix(
                 "Look for the rank that ended first: its error, or its kill without a message, is the cause"
             )

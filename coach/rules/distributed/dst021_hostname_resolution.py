@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.remedies import first_node_as_address
@@ -44,6 +42,7 @@ class HostnameResolution(EndingRule):
     code = "DST021"
     name = "hostname-resolution"
     cause = "hostname_resolution"
+    general = tuple(first_node_as_address("Take the first node's name as the address"))
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         # c10d only warns about an unknown name, and later reports that the connection timed out.
@@ -58,19 +57,5 @@ class HostnameResolution(EndingRule):
         return hit.signature == "warned" and hit.fields["host"] in given_up
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        host = next(
-            (
-                hit.fields[key]
-                for key in ("host", "name", "other", "unresolved", "dns")
-                if hit.fields.get(key)
-            ),
-            None,
-        )
-        return (
-            f"The host name {host} has no address, seen from the job"
-            if host
-            else "A host name has no address, seen from the job"
-        )
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield from first_node_as_address("Take the first node's name as the address")
+        host = hit.fields.get("host")
+        return f"{f'The host name {host}' if host else 'A host name'} has no address, seen from the job"

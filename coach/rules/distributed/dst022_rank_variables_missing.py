@@ -11,7 +11,6 @@ from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.library_exceptions import is_of_a_table, unset_variable
 
-_FIELDS = ("name", "key", "local", "other", "set", "shell", "config", "launch")
 _OF_A_RANK = re.compile(r"RANK|WORLD_SIZE|MASTER_|SLURM_|OMPI_|PMI_|^$")
 
 
@@ -52,8 +51,8 @@ class RankVariablesMissing(EndingRule):
             return f"jax.distributed found nothing of the job in its environment: {hit.fields['jax']}"
         return f"The environment variable {_name(hit)} is not set"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and "jax" not in hit.fields and not _OF_A_RANK.search(_name(hit)):
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if "jax" not in hit.fields and not _OF_A_RANK.search(_name(hit)):
             yield Fix("Set it in the job's script, above the command that starts the program")
             return
         yield Fix(
@@ -65,5 +64,4 @@ class RankVariablesMissing(EndingRule):
 
 
 def _name(hit: LogHit) -> str:
-    told = next((hit.fields[key] for key in _FIELDS if key in hit.fields), None)
-    return told or unset_variable(hit) or hit.text.rpartition("KeyError: ")[2].strip("'")
+    return hit.fields.get("name") or unset_variable(hit) or hit.text.rpartition("KeyError: ")[2].strip("'")

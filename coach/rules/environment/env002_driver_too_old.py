@@ -8,7 +8,7 @@ from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.placement import num_gpus_asked, without_node
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class DriverTooOld(EndingRule):
@@ -37,17 +37,13 @@ class DriverTooOld(EndingRule):
     code = "ENV002"
     name = "driver-too-old"
     cause = "driver_too_old"
-    signatures = ending_signatures(
-        "ENV002",
-        ("driver_too_old",),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         found = hit.fields.get("found")
         supports = f": it supports CUDA up to {int(found) // 1000}.{int(found) % 1000 // 10}" if found else ""
         return f"The NVIDIA driver is too old for this torch{supports}"
 
-    def can_matter(self, snapshot: TargetSnapshot) -> bool:
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return num_gpus_asked(snapshot) != 0
 
     def severity_of(self, hit: LogHit) -> Severity | None:
@@ -59,7 +55,7 @@ class DriverTooOld(EndingRule):
         # The program went on, on the CPU: requested GPUs are held and not used.
         return Severity.WARNING if num_gpus_asked(snapshot) else Severity.INFO
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
             "Take an environment whose torch is built for a CUDA that the driver supports (nvidia-smi "
             "shows it)"

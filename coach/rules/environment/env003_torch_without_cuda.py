@@ -11,7 +11,7 @@ from coach.model.training.log import LogHit
 from coach.model.training.run import Refusal
 from coach.rules.advice.launched_with import int_resource
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import NO_LINE, EndingRule
 from coach.rules.from_numbers.unused_gpus import EMPTY_MIB, UNUSED_S, proof_of_unused
 
 
@@ -43,11 +43,6 @@ class TorchWithoutCuda(EndingRule):
     cause = "cuda_unavailable"
     confidence = 0.97
     thresholds = (UNUSED_S, EMPTY_MIB)
-    signatures = ending_signatures(
-        "ENV003",
-        ("cuda_unavailable",),
-        refusal=f".*{WITHOUT_CUDA}.*",
-    )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         hits = list(super().check(snapshot, history))
@@ -67,7 +62,7 @@ class TorchWithoutCuda(EndingRule):
                 Evidence("GPUs requested", value=float(run.num_gpus)),
             ),
             confidence=0.95 if unused else 0.6,
-            fixes=tuple(self.fixes(None, snapshot)),
+            fixes=tuple(self.fixes(NO_LINE, snapshot)),
             severity=Severity.WARNING if unused else Severity.INFO,
         )
 
@@ -77,7 +72,7 @@ class TorchWithoutCuda(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return "The torch of this environment was built without CUDA: it can use no GPU"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix("Take an environment with a CUDA build of torch, or install the one for the driver's CUDA")
         run = snapshot.run
         if run is not None and run.num_gpus:

@@ -13,7 +13,7 @@ from coach.model.training.run import Refusal
 from coach.rules.advice.placement import num_gpus_asked, without_node
 from coach.rules.advice.remedies import ask_for_gpus, on_a_node
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import NO_LINE, EndingRule
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 from coach.rules.from_numbers.unused_gpus import EMPTY_MIB, UNUSED_S, proof_of_unused
 
@@ -65,11 +65,6 @@ class NoGpuInJob(EndingRule):
     name = "no-gpu-in-job"
     cause = "cuda_unavailable"
     thresholds = (UNUSED_S, EMPTY_MIB)
-    signatures = ending_signatures(
-        "ENV004",
-        ("cuda_unavailable",),
-        refusal=f"(?!.*{WITHOUT_CUDA}).+",
-    )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         hits = list(super().check(snapshot, history))
@@ -85,7 +80,7 @@ class NoGpuInJob(EndingRule):
                     Evidence("GPUs requested", value=float(run.num_gpus)),
                 ),
                 confidence=0.9,
-                fixes=tuple(self.fixes(None, snapshot)),
+                fixes=tuple(self.fixes(NO_LINE, snapshot)),
                 severity=Severity.WARNING,
             )
         elif said := hits_of(snapshot, self.code, _FELL_BACK):
@@ -113,7 +108,7 @@ class NoGpuInJob(EndingRule):
                     "print(torch.__version__, torch.version.cuda, torch.cuda.is_available())'; a version "
                     "with +cpu, or None, needs the CUDA build"
                 ),
-                *self.fixes(None, snapshot),
+                *self.fixes(NO_LINE, snapshot),
             ),
             severity=Severity.WARNING,
             since_s=first.time_s,
@@ -133,7 +128,7 @@ class NoGpuInJob(EndingRule):
             evidence=(quote(first), *proof),
             confidence=0.8 if asked else 0.5,
             fixes=(
-                *self.fixes(None, snapshot),
+                *self.fixes(NO_LINE, snapshot),
                 Fix(
                     'Take an environment that brings CUDA (pip install "tensorflow[and-cuda]" or '
                     '"jax[cuda12]"), or load the modules of CUDA and cuDNN in the job'
@@ -160,8 +155,8 @@ class NoGpuInJob(EndingRule):
     def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
         return Severity.WARNING if num_gpus_asked(snapshot) else Severity.INFO
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and hit.signature == "ordinal":
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit.signature == "ordinal":
             yield Fix(
                 "Start as many ranks on a node as the job has GPUs there: the same number for "
                 "--nproc-per-node and --gpus"

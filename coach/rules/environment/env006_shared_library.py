@@ -5,7 +5,7 @@ from __future__ import annotations
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class SharedLibrary(EndingRule):
@@ -38,10 +38,6 @@ class SharedLibrary(EndingRule):
             "Load the module that brings the library, or install it into the environment, on the "
             "compute node too"
         ),
-    )
-    signatures = ending_signatures(
-        "ENV006",
-        ("shared_library_missing",),
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -9,28 +9,10 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.environment.failed_import import is_below_a_failed_import, is_without_torch
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.hidden_package import PACKAGES, hiding_file, rename
 from coach.rules.from_logs.library_exceptions import is_at_imports_of_coach
 from coach.rules.from_logs.quoted_evidence import hits_of, is_library
-
-_FIELDS = (
-    "module",
-    "bare_module",
-    "started",
-    "library",
-    "distribution",
-    "package",
-    "package_of",
-    "wanted",
-    "library_below",
-    "remote",
-    "to_install",
-    "tokenizer",
-    "neither",
-    "to_be",
-    "tried",
-)
 
 _LAUNCH = (
     "Launch with the environment that has it: --env NAME, or --env venv=PATH, conda=NAME, "
@@ -73,10 +55,6 @@ class ModuleNotFound(EndingRule):
     name = "module-not-found"
     cause = "module_not_found"
     confidence = 0.95
-    signatures = ending_signatures(
-        "ENV007",
-        ("module_not_found",),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if is_without_torch(hit) and hits_of(snapshot, "ENV016", "disabled"):
@@ -98,12 +76,12 @@ class ModuleNotFound(EndingRule):
             return f"There is no Python module {module}, but {near} lies in {hit.fields['near_in']}"
         return f"{named} is missing in the job's environment"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        hides = hiding_file(hit) if hit is not None else None
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        hides = hiding_file(hit)
         if hides is not None:
             yield rename(*hides)
             return
-        module = _module(hit) if hit is not None and hit.signature == "missing" else None
+        module = _module(hit) if hit.signature == "missing" else None
         if module is not None and module.startswith(_NUMPY_2):
             yield Fix("Install numpy 2 in the job's environment: python -m pip install 'numpy>=2'")
             yield Fix("Or write the file again with the numpy of the job's environment")
@@ -118,16 +96,16 @@ class ModuleNotFound(EndingRule):
             yield Fix(f"Or install it there{unless}: python -m pip install {known or package}")
 
 
-def _own_importer(hit: LogHit | None, package: str | None, snapshot: TargetSnapshot) -> str | None:
+def _own_importer(hit: LogHit, package: str | None, snapshot: TargetSnapshot) -> str | None:
     """The user's own file that imports a module which is no well-known package."""
-    is_coachs = hit is not None and is_at_imports_of_coach(hit, snapshot)
+    is_coachs = is_at_imports_of_coach(hit, snapshot)
     return None if package in PACKAGES or is_coachs else _importer(hit)
 
 
-def _corrected(hit: LogHit | None, own: str | None) -> Iterable[Fix]:
+def _corrected(hit: LogHit, own: str | None) -> Iterable[Fix]:
     """The fix of a misspelt import in the user's own file."""
-    module = _module(hit) if hit is not None and hit.signature == "missing" else None
-    if hit is None or own is None or module is None:
+    module = _module(hit) if hit.signature == "missing" else None
+    if own is None or module is None:
         return
     near = _near(hit)
     if near is not None:
@@ -143,11 +121,12 @@ def _near(hit: LogHit) -> str | None:
     return hit.fields.get("near") if not is_package and _importer(hit) else None
 
 
-def _importer(hit: LogHit | None) -> str | None:
+def _importer(hit: LogHit) -> str | None:
     """The user's own file whose line imports the module."""
-    frames = hit.block.frames if hit is not None and hit.block is not None else ()
+    frames = hit.block.frames if hit.block is not None else ()
     return frames[-1].file if frames and not is_library(frames[-1].text) else None
 
 
 def _module(hit: LogHit) -> str | None:
-    return next((hit.fields[key] for key in _FIELDS if key in hit.fields), None)
+    fields = hit.fields
+    return fields.get("module") or fields.get("bare_module") or fields.get("package")

@@ -13,7 +13,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.remedies import on_a_node
 from coach.rules.from_logs.aftermath import is_below, losses_after
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of
 
 _ABSENT = re.compile(r"(?:^|\s)(?P<file>[^\s:]{0,300}/[^\s:]{1,300}): No such file(?: or directory)?$")
@@ -64,10 +64,6 @@ class EnvironmentNotActivated(EndingRule):
     code = "ENV008"
     name = "environment-not-activated"
     cause = "conda_not_initialised"
-    signatures = ending_signatures(
-        "ENV008",
-        ("conda_not_initialised",),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         has_run = is_below(_OF_A_PROGRAM, hit, snapshot) or hits_of(snapshot, "JOB002")
@@ -99,23 +95,22 @@ class EnvironmentNotActivated(EndingRule):
         if absent := _absent_file(hit):
             which = "conda " if _OF_CONDA.search(absent) else ""
             return f"The {which}environment was not activated: the node has no {absent}"
-        program = next((hit.fields[key] for key in ("program", "last", "started") if key in hit.fields), None)
-        if program is not None:
+        if "program" in hit.fields:
             return (
                 "The environment was not activated, or lacks what the script starts: the shell finds no "
-                f"{program}"
+                f"{hit.fields['program']}"
             )
         return "The conda environment was not activated: conda is not set up in the batch shell"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and "command" in hit.fields:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if "command" in hit.fields:
             yield Fix("Write `. FILE` in place of `source FILE`: that works in sh and in bash")
             yield Fix("Or let bash run it: begin the script with #!/bin/bash; with --wrap, write bash -c '…'")
             return
-        if hit is not None and (absent := _absent_file(hit)):
+        if absent := _absent_file(hit):
             yield from _find_it(absent)
             return
-        if hit is not None and (own := _own_fix(hit)) is not None:
+        if (own := _own_fix(hit)) is not None:
             yield own
             return
         yield Fix("Launch with --env conda=NAME: the script then activates it as a batch shell needs it")

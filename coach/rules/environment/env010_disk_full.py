@@ -10,7 +10,7 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.model.training.run import FullDisk
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.last_error_block import BlockKind, block_of
 from coach.rules.from_logs.outcome import signal_of
 
@@ -52,9 +52,15 @@ class DiskFull(EndingRule):
     code = "ENV010"
     name = "disk-full"
     cause = "disk_quota"
-    signatures = ending_signatures(
-        "ENV010",
-        ("disk_quota",),
+    general = (
+        Fix(
+            "See what is full (bytes or number of files) and make room", command="quota -s; df -h .; df -i ."
+        ),
+        Fix("List the space of old runs, and remove them", command="coach runs clean", needs=("run",)),
+        Fix(
+            "Put runs and caches on scratch: runs_root in the config, HF_HOME and TORCH_HOME in the "
+            "environment"
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -73,7 +79,7 @@ class DiskFull(EndingRule):
             severity=Severity.WARNING if snapshot.state == "COMPLETED" else None,
             confidence=_NOTED,
             subject=Subject(node=first.node if len(noted) == 1 else None),
-            fixes=tuple(self.fixes(None, snapshot)),
+            fixes=self.general,
             since_s=first.first_time_s,
         )
 
@@ -94,17 +100,6 @@ class DiskFull(EndingRule):
 
     def confidence_of(self, hit: LogHit) -> float:
         return self.confidence if _QUOTA.search(hit.text) or _SPACE.search(hit.text) else _UNSAID
-
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "See what is full (bytes or number of files) and make room", command="quota -s; df -h .; df -i ."
-        )
-        if snapshot.run is not None:
-            yield Fix("List the space of old runs, and remove them", command="coach runs clean")
-        yield Fix(
-            "Put runs and caches on scratch: runs_root in the config, HF_HOME and TORCH_HOME in the "
-            "environment"
-        )
 
 
 def _ended_without_a_word(snapshot: TargetSnapshot) -> bool:

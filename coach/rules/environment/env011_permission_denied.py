@@ -13,7 +13,7 @@ from coach.model.training.log import LogHit
 from coach.rules.advice.placement import without_node
 from coach.rules.advice.remedies import on_a_node
 from coach.rules.from_logs.aftermath import was_outlived, was_passed_by
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of
 
 _NOT_RUN = re.compile(r": (?:line )?\d+: |trying to connect to the [Dd]ocker")
@@ -55,10 +55,6 @@ class PermissionDenied(EndingRule):
     code = "ENV011"
     name = "permission-denied"
     cause = "permission_denied"
-    signatures = ending_signatures(
-        "ENV011",
-        ("permission_denied",),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if hit.text.startswith("wandb: ERROR"):  # the exception below it says more
@@ -83,8 +79,8 @@ class PermissionDenied(EndingRule):
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""
         return f"{hit.fields.get('what', 'Permission denied')}{where}"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        program = _not_started(hit) if hit is not None else None
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        program = _not_started(hit)
         if program is not None:
             with_python = f", or start it with python: python {program}" if program.endswith(".py") else ""
             yield Fix(f"Make the file executable{with_python}", command=f"chmod +x {shlex.quote(program)}")
@@ -93,7 +89,7 @@ class PermissionDenied(EndingRule):
                 f"namei -l {shlex.quote(program)}",
             )
             return
-        path = hit.fields.get("path") if hit is not None else None
+        path = hit.fields.get("path")
         if path and path.startswith("/") and not _is_below(path, snapshot):
             yield from on_a_node(
                 "See on a node which folder on its path forbids it, and who owns that",

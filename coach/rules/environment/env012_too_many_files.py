@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 
 _SHARING = ("multiprocessing", "torch/utils/data")
 _OPENED = re.compile(r"\[Errno 24\] Too many open files: '(?P<path>[^']{1,300})'")
@@ -36,10 +36,6 @@ class TooManyFiles(EndingRule):
     code = "ENV012"
     name = "too-many-open-files"
     cause = "too_many_open_files"
-    signatures = ending_signatures(
-        "ENV012",
-        ("too_many_open_files",),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "ancdata" in hit.fields["words"]:
@@ -49,11 +45,11 @@ class TooManyFiles(EndingRule):
             )
         return "Too many open files: the process reached its limit"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         more = Fix(
             "Raise the limit in the batch script, up to the hard one", command='ulimit -n "$(ulimit -Hn)"'
         )
-        if hit is not None and _is_of_open(hit):
+        if _is_of_open(hit):
             yield Fix("Close files after use (`with open(…)`): the program may keep each one open")
             yield more
             return

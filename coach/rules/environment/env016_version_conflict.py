@@ -6,39 +6,8 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.environment.failed_import import is_below_a_failed_import, is_without_torch
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of
-
-_FIELDS = (
-    "operator",
-    "requirement",
-    "name",
-    "other_name",
-    "broken_name",
-    "bare_name",
-    "attribute",
-    "numpy",
-    "abi",
-    "cudnn",
-    "runtime",
-    "protobuf",
-    "cuda",
-    "components",
-    "packages",
-    "symbol",
-    "bare_symbol",
-    "operators",
-    "used",
-    "python",
-    "moved",
-    "looked_up",
-    "load",
-    "unknown",
-    "upgrade",
-    "disabled",
-    "flash",
-    "union",
-)
 
 
 class VersionConflict(EndingRule):
@@ -83,10 +52,6 @@ class VersionConflict(EndingRule):
         ),
     )
     confidence = 0.85
-    signatures = ending_signatures(
-        "ENV016",
-        ("version_conflict",),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if hit.signature == "disabled":
@@ -99,5 +64,5 @@ class VersionConflict(EndingRule):
                 f"torch.load refuses {hit.fields['pickled']} in the file: since torch 2.6 it loads "
                 "weights only, unless it is told otherwise"
             )
-        said = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "")
-        return f"Versions do not fit together: {said}" if said else "Versions do not fit together"
+        words = hit.fields.get("words") or hit.fields.get("bare_name")
+        return f"Versions do not fit together: {words}" if words else "Versions do not fit together"

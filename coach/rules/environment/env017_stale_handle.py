@@ -10,7 +10,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.placement import without_node
 from coach.rules.from_logs.aftermath import was_outlived
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 
 _SHELL = re.compile(r"^(?:ls|rm|cp|mv|du|find|stat|cat): ")
 
@@ -39,10 +39,6 @@ class StaleHandle(EndingRule):
     code = "ENV017"
     name = "stale-file-handle"
     cause = "stale_nfs"
-    signatures = ending_signatures(
-        "ENV017",
-        ("stale_nfs",),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return not _SHELL.match(hit.text) or not was_outlived(hit, snapshot)
@@ -58,7 +54,7 @@ class StaleHandle(EndingRule):
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""
         return f"A network file went away under the job (stale file handle){where}"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
             "Start again: a new job looks up the path again; replace files that jobs use only by renaming"
         )

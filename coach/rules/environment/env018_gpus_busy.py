@@ -8,7 +8,7 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.placement import without_node
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class GpusBusy(EndingRule):
@@ -33,15 +33,11 @@ class GpusBusy(EndingRule):
     code = "ENV018"
     name = "all-gpus-busy"
     cause = "all_gpus_busy"
-    signatures = ending_signatures(
-        "ENV018",
-        ("all_gpus_busy",),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return "Every GPU that the job may use is taken by another process"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
             "See who has it, on the node",
             command="nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name --format=csv",

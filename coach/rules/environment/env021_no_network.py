@@ -9,7 +9,7 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import was_outlived
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.failed_connections import host_of, is_of_a_download
 from coach.rules.from_logs.library_exceptions import PLAIN
 from coach.rules.from_logs.quoted_evidence import hits_of
@@ -48,10 +48,6 @@ class NoNetwork(EndingRule):
     code = "ENV021"
     name = "no-network"
     cause = "no_network"
-    signatures = ending_signatures(
-        "ENV021",
-        ("no_network",),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if hit.signature == "mirror":
@@ -72,8 +68,8 @@ class NoNetwork(EndingRule):
         host = next((host for host in hosts if host), None)
         return f"A download failed: {host or 'the internet'} cannot be reached from the job"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and _TRACKERS.search(hit.text):
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if _TRACKERS.search(hit.text):
             yield Fix(
                 "Let the tracker write to disk, and send it from the login node",
                 {"env": {"WANDB_MODE": "offline"}},

@@ -12,7 +12,7 @@ from coach.model.training.log import LogHit
 from coach.rules.advice.placement import without_node
 from coach.rules.advice.remedies import on_a_node
 from coach.rules.from_logs.aftermath import was_outlived
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 _MISSING = re.compile(r"[Nn]o such file or directory")
@@ -46,7 +46,6 @@ class ContainerNotStarted(EndingRule):
     code = "ENV022"
     name = "container-not-started"
     cause = "container_start"
-    signatures = ending_signatures("ENV022", ("container_start",))
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return not was_outlived(hit, snapshot, _LINES_WITHOUT)
@@ -69,8 +68,8 @@ class ContainerNotStarted(EndingRule):
             return hit
         return next(iter(hits_of(snapshot, self.code, "engine")), hit)
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        telling = self._telling(hit, snapshot) if hit is not None else None
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        telling = self._telling(hit, snapshot)
         words = telling.text if telling is not None else ""
         if telling is not None and "command" in telling.fields:
             yield Fix(
@@ -86,7 +85,7 @@ class ContainerNotStarted(EndingRule):
                 "local image by a path that begins with / or ./"
             )
         elif _MISSING.search(words):
-            image = hit.fields.get("image") if hit is not None else None
+            image = hit.fields.get("image")
             yield from on_a_node(
                 "Put the image, and all that is bound into it, where compute nodes see it",
                 f"ls -l {shlex.quote(image or 'IMAGE')}",

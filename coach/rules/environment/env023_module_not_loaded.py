@@ -9,7 +9,7 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import bare, is_quiet, lines_after, tail_of
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of
 
 _HAS_PYTHON = re.compile(r"python|conda|mamba|forge|torch|tensorflow|jax", re.IGNORECASE)
@@ -51,7 +51,6 @@ class ModuleNotLoaded(EndingRule):
     code = "ENV023"
     name = "module-not-loaded"
     cause = "environment_module"
-    signatures = ending_signatures("ENV023", ("environment_module",))
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         is_ended = any(hits_of(snapshot, code) for code in _ENDED_BY_SLURM)
@@ -67,14 +66,14 @@ class ModuleNotLoaded(EndingRule):
             return f"The environment module{which} does not exist here"
         return f"The environment module{which} was not loaded: {why[:160]}"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and "command" in hit.fields:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if "command" in hit.fields:
             yield Fix(
                 "Begin the batch script with #!/bin/bash -l: a login shell reads /etc/profile, which defines "
                 "the module command"
             )
             return
-        name = _name_of(hit, snapshot) if hit is not None else ""
+        name = _name_of(hit, snapshot)
         plain = name.partition("/")[0].partition(" ")[0] or "NAME"
         yield Fix(
             f"See which versions the node has (module avail {plain}) and what must be loaded before "

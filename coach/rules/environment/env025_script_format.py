@@ -10,7 +10,7 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.remedies import on_a_node
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import REFUSED, EndingRule
 
 _CONVERT = "Give the script, and the files that it reads, Unix line ends"
 
@@ -47,7 +47,6 @@ class ScriptFormat(EndingRule):
     code = "ENV025"
     name = "script-format"
     cause = "script_format"
-    signatures = ending_signatures("ENV025", ("script_format",))
 
     def confidence_of(self, hit: LogHit) -> float:
         return 0.7 if hit.signature == "interpreter" else self.confidence
@@ -69,14 +68,14 @@ class ScriptFormat(EndingRule):
             return f"{script} is a program for another type of CPU, or a damaged one"
         return f"{script} was not started: it has no #! line, or is a program for another type of CPU"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        script = hit.fields.get("script") if hit is not None else None
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        script = hit.fields.get("script")
         if script is not None and _IS_A_COPY.search(script):
             script = None
         file = shlex.quote(script) if script is not None else "FILE"
         convert = Fix(_CONVERT, command=rf"sed -i 's/\r$//' {file}")
         look = Fix("See the format of the file", command=f"file {file}")
-        if hit is None or hit.signature == "line_ends":
+        if hit.signature in (REFUSED.rule, "line_ends"):
             yield convert
             yield Fix("See which files have them", command=r"grep -lr $'\r' --include='*.sh' .")
         elif hit.signature == "interpreter":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class ProcessLimit(EndingRule):
@@ -44,7 +44,6 @@ class ProcessLimit(EndingRule):
             command='ulimit -u; ps -Lu "$USER" --no-headers | wc -l',
         ),
     )
-    signatures = ending_signatures("ENV026", ("process_limit",))
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False for Python's errno 11 if no process was forked: a socket or a pipe reports it too."""

@@ -37,13 +37,10 @@ UNHEEDED = (
 torn line."""
 
 
-def ending_signatures(
-    code: str, causes: Sequence[str], *own: Signature, refusal: str = ".+"
-) -> tuple[Signature, ...]:
-    """A rule's own signatures, plus the line with which coach's batch script refuses to start. `refusal` is a
-    pattern that this line's text must match."""
-    words = rf"^coach: (?P<cause>{'|'.join(causes)}): (?P<text>{refusal})"
-    return (*own, Signature(code, "refused", tuple(f"coach: {cause}: " for cause in causes), words))
+REFUSED = Signature("refused", "refused", ("coach: ",), r"^coach: (?P<cause>[a-z]+_[a-z_]+): (?P<text>.+)")
+"""The line with which coach's batch script refuses to start."""
+NO_LINE = LogHit(REFUSED.rule, REFUSED.name, file="", line=0, text="", fields={})
+"""The place of that line where only exit.json has the refusal, or no line shows the condition."""
 
 
 class EndingRule(Rule):
@@ -62,9 +59,9 @@ class EndingRule(Rule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         """One line that says what happened."""
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        """The fixes to offer where the wording has none. `hit` is None if only exit.json reports the
-        error."""
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        """The fixes to offer where the wording has none. `hit` is one of REFUSED if the job refused to
+        start."""
         return self.general
 
     def is_mine(self, refusal: Refusal) -> bool:
@@ -84,11 +81,7 @@ class EndingRule(Rule):
         return ()
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """True if a hit is the error itself; False if it only adds details."""
-        return True
-
-    def can_matter(self, snapshot: TargetSnapshot) -> bool:
-        """False if the error is irrelevant for this job."""
+        """True if a hit is the error itself; False if it only adds details, or is irrelevant for this job."""
         return True
 
     def severity_of(self, hit: LogHit) -> Severity | None:
@@ -100,21 +93,17 @@ class EndingRule(Rule):
         return Severity.INFO
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        said = hits_of(snapshot, self.code, "refused")
+        lines = [hit for hit in hits_of(snapshot, REFUSED.rule) if self.is_mine(_refusal_of(hit))]
         refusal = snapshot.exit.refused if snapshot.exit is not None else None
+        if refusal is None and lines and snapshot.state != "COMPLETED":
+            refusal = _refusal_of(lines[0])
         if refusal is not None and self.is_mine(refusal):
-            yield self._refused(refusal.text, refusal.node, said, snapshot, refusal.cause)
+            yield self._refused(refusal, lines, snapshot)
             return
-        if said and snapshot.state != "COMPLETED" and refusal is None:
-            yield self._refused(said[0].fields["text"], None, said, snapshot, said[0].fields["cause"])
-            return
-        hits = [
-            hit
-            for hit in hits_of(snapshot, self.code)
-            if hit.signature != "refused" and self.counts(hit, snapshot)
-        ] or exceptions_of(self.code, snapshot)
+        hits = [hit for hit in hits_of(snapshot, self.code) if self.counts(hit, snapshot)]
+        hits = hits or exceptions_of(self.code, snapshot)
         hits = [hit for hit in hits if not _was_of_the_site(hit, snapshot)]
-        if hits and self.can_matter(snapshot):
+        if hits:
             yield self._ended(hits, snapshot)
 
     def _worst(self, hits: Sequence[LogHit]) -> Severity | None:
@@ -127,23 +116,22 @@ class EndingRule(Rule):
         only = only_error(snapshot) if self.is_lasting else None
         return only is not None and only.block == hit.block
 
-    def _refused(
-        self, text: str, node: str | None, said: list[LogHit], snapshot: TargetSnapshot, cause: str
-    ) -> Hit:
+    def _refused(self, refusal: Refusal, lines: list[LogHit], snapshot: TargetSnapshot) -> Hit:
+        """The finding of a refusal, from exit.json or from the lines of the log."""
         run_dir = snapshot.run.run_dir if snapshot.run is not None else None
-        proof = [quote(said[0])] if said else []
+        proof = [quote(lines[0])] if lines else []
         if snapshot.exit is not None and snapshot.exit.refused is not None:
-            where = f" on {node}" if node else ""
+            where = f" on {refusal.node}" if refusal.node else ""
             proof.append(
                 Evidence(f"the job itself stopped{where}", f"{run_dir}/exit.json" if run_dir else None)
             )
         return Hit(
-            summary=text,
+            summary=refusal.text,
             evidence=tuple(proof),
             confidence=0.99,
-            subject=Subject(node=node),
-            fixes=tuple(self.fixes(said[0] if said else None, snapshot)),
-            cause=cause,
+            subject=Subject(node=refusal.node),
+            fixes=tuple(self.fixes(lines[0] if lines else NO_LINE, snapshot)),
+            cause=refusal.cause,
         )
 
     def _ended(self, hits: list[LogHit], snapshot: TargetSnapshot) -> Hit:
@@ -170,6 +158,10 @@ class EndingRule(Rule):
             since_s=first.time_s,
         )
         return told_as_hidden(hit, snapshot) if deadly else hit
+
+
+def _refusal_of(line: LogHit) -> Refusal:
+    return Refusal(line.fields["cause"], line.fields["text"], None)
 
 
 def _was_of_the_site(hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -89,7 +89,7 @@ def is_of_a_table(hit: LogHit) -> bool:
     frames = "\n".join(hit.traceback)
     return (
         hit.rule == "DST022"
-        and "key" in hit.fields
+        and "KeyError" in hit.text
         and 'File "' in frames
         and not _ENVIRONMENT.search(frames)
     )

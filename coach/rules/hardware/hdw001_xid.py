@@ -56,8 +56,8 @@ class Xid(EndingRule):
         whose = " (mostly the program's own doing)" if number in OF_THE_PROGRAM else ""
         return f"The NVIDIA driver reported Xid {number}" + (f": {meaning}{whose}" if meaning else "")
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and _number(hit) in OF_THE_PROGRAM:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if _number(hit) in OF_THE_PROGRAM:
             yield Fix(
                 "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the line of the failing "
                 "kernel",

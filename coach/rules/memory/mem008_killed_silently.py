@@ -80,16 +80,16 @@ class KilledSilently(EndingRule):
             )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """False for a rank that torchrun ended and for a monitor that a script ended."""
+        """False for a rank that torchrun ended, for a monitor that a script ended, and for a job that Slurm
+        ended."""
+        if snapshot.state in _KILLED_BY_SLURM or any(
+            each.rule in _ENDS_OF_JOBS and each.fields.get("what") == "JOB" for each in snapshot.log_hits
+        ):
+            return False
         if is_monitor(hit) or (hit.text.strip() == "Killed" and was_outlived(hit, snapshot, 2)):
             return False
         is_told_by_torchrun = "exit_code" in hit.fields or "received by PID" in hit.text
         return not is_told_by_torchrun or is_first_failure(hit, snapshot, -9)
-
-    def can_matter(self, snapshot: TargetSnapshot) -> bool:
-        return snapshot.state not in _KILLED_BY_SLURM and not any(
-            hit.rule in _ENDS_OF_JOBS and hit.fields.get("what") == "JOB" for hit in snapshot.log_hits
-        )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if _is_told_by_ray(hit):
@@ -105,11 +105,11 @@ class KilledSilently(EndingRule):
     def summary_of(self, event: str) -> str:
         return f"{event} (signal 9) without a message: {_UNPROVEN}"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         job_id = (
             snapshot.job.job_id if snapshot.job is not None else snapshot.run.job_id if snapshot.run else None
         )
-        if hit is not None and _is_told_by_ray(hit):
+        if _is_told_by_ray(hit):
             yield Fix("Read the last lines of the dead worker", command=_RAY_LOGS)
         yield Fix(
             "Measure how much memory it uses, before asking for more: `coach run -- COMMAND` samples it"

@@ -53,7 +53,7 @@ class SharedMemory(EndingRule):
             return "Shared memory (/dev/shm) was full or too small"
         return "A process ended with a bus error, most likely because shared memory (/dev/shm) was full"
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         workers = int_parameter(snapshot.run, "num_workers")
         if workers:
             yield Fix(

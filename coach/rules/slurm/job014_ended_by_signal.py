@@ -75,7 +75,7 @@ class EndedBySignal(EndingRule):
         """The name of the signal, from the hits that count."""
         return _name([hit for hit in hits_of(snapshot, self.code) if self.counts(hit, snapshot)])
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         name = self._signal(snapshot)
         if name == "SIGHUP":
             yield Fix("Start long runs by sbatch (or in tmux): the terminal it was started in was closed")

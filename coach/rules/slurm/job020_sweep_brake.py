@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class SweepBrake(EndingRule):
@@ -32,12 +32,11 @@ class SweepBrake(EndingRule):
     name = "sweep-brake"
     cause = "sweep_brake"
     severity = Severity.WARNING
-    signatures = ending_signatures("JOB020", ("sweep_brake",))
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return hit.fields["text"]
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         point = snapshot.run.sweep if snapshot.run is not None else None
         first = f"coach check {point.group_id}" if point is not None else None
         yield Fix(

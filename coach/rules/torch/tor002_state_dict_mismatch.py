@@ -48,7 +48,7 @@ class StateDictMismatch(EndingRule):
         details = [found.fields["detail"] for found in hits_of(snapshot, self.code, "detail")]
         return f"The checkpoint does not fit{into}" + (f": {details[0].strip()[:160]}" if details else "")
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         keys = " ".join(found.fields["detail"] for found in hits_of(snapshot, self.code, "detail"))
         for prefix, origin in (("module.", "DDP"), ("_orig_mod.", "torch.compile")):
             if f'"{prefix}' in keys:

@@ -41,7 +41,7 @@ class CompileFailed(EndingRule):
             f"{hit.fields.get('error', '').rpartition('.')[2]}{(hit.fields.get('words') or '')[:140]}"
         )
 
-    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if snapshot.run is not None and snapshot.run.parameters.get("compile") is True:
             yield Fix("Without compilation", {"compile": False})
             return
