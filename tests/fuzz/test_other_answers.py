@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 import struct
 import tempfile
@@ -29,6 +30,7 @@ from coach.launch.trainer_arguments import TrainerArguments, declares_options
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.toml_schema import WrongValueError
+from coach.node import share
 from coach.rules.from_logs.quoted_evidence import parse_mib
 from coach.sources.io import CommandResult, Query
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
@@ -240,6 +242,9 @@ def test_a_kept_answer_of_any_bytes_is_one_or_none(value: bytes, torn: bytes) ->
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "a.json").write_bytes(torn)
         runs.read_json_if_any(Path(folder, "a.json"))
+        opened = os.open(folder, os.O_RDONLY)
+        share._own(opened, "a.json")
+        os.close(opened)
 
 
 KEYS = (
