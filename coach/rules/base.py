@@ -54,8 +54,9 @@ class Rule(ABC):
     name: ClassVar[str]
     cause: ClassVar[str]
     severity: ClassVar[Severity]
-    needs: ClassVar[tuple[frozenset[Need], ...]] = ()
-    """Alternatives: the rule can judge when every need of one set is met. If empty, it can always judge."""
+    needs: ClassVar[tuple[Need | frozenset[Need], ...]] = ()
+    """Alternatives: the rule can judge when one need, or each need of one set, is met. If empty, it can
+    always judge."""
     for_s: ClassVar[float] = 0.0
     """Seconds, by the data's time stamps, for which the condition must hold before the finding fires."""
     keep_s: ClassVar[float] = 0.0

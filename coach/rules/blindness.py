@@ -112,12 +112,13 @@ class Sight:
         return cls(frozenset(met), asked_no_gpu, gaps, snapshot.run, job, _summary_told(snapshot), logs)
 
     def can_judge(self, rule: Rule) -> bool:
-        return not rule.needs or any(needs <= self.met for needs in rule.needs)
+        return not rule.needs or any(needs <= self.met for needs in _alternatives(rule))
 
     def not_measured(self, rule: Rule) -> list[NotMeasured]:
         """The data that a blind rule lacks, for the alternative with the fewest gaps."""
         # Stacks only replace missing numbers, so the report names the numbers.
-        by_numbers = [needs for needs in rule.needs if Need.STACKS not in needs] or rule.needs
+        alternatives = _alternatives(rule)
+        by_numbers = [needs for needs in alternatives if Need.STACKS not in needs] or alternatives
         missing = min((needs - self.met for needs in by_numbers), key=len)
         if Need.GPU_TELEMETRY in missing:  # GPU telemetry as a whole is already listed
             missing -= {Need.GPU_LINKS, Need.GPU_HEALTH}
@@ -152,6 +153,10 @@ class Sight:
     def _is_kept_from_us(self) -> bool:
         """True for a job of another user whose log may not be read."""
         return self.run is None and _DENIED in self.unread_logs
+
+
+def _alternatives(rule: Rule) -> list[frozenset[Need]]:
+    return [needs if isinstance(needs, frozenset) else frozenset({needs}) for needs in rule.needs]
 
 
 def _met(snapshot: TargetSnapshot, history: History) -> set[Need]:

@@ -60,7 +60,7 @@ class TooManyWorkers(Rule):
     name = "too-many-workers"
     cause = "too_many_workers"
     severity = Severity.WARNING
-    needs = (frozenset({Need.HOST_TELEMETRY}), frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    needs = (Need.HOST_TELEMETRY, Need.METRICS, Need.LOG)
     thresholds = (
         Threshold("workers_per_cpu", 2, "workers", "up to two share a CPU well, as one of them waits"),
         Threshold("cpu_pct", 90, "percent of the allotted CPUs", "no CPU is left for one more process"),

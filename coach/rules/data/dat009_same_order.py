@@ -56,7 +56,7 @@ class SameOrder(Rule):
     name = "same-order"
     cause = "same_order"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}),)
+    needs = (Need.METRICS,)
     thresholds = (
         Threshold(
             "correlation", 0.5, "of the deviations", "augmentation and learning change a batch's loss by less"

@@ -68,7 +68,7 @@ class Hang(Rule):
     needs = (
         frozenset({Need.METRICS, Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),
         frozenset({Need.METRICS, Need.HOST_TELEMETRY}),
-        frozenset({Need.STACKS}),
+        Need.STACKS,
         frozenset({Need.LOG, Need.JOB_STATE}),
     )
     thresholds = (

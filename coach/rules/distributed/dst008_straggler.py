@@ -71,7 +71,7 @@ class Straggler(Rule):
     name = "straggler"
     cause = "straggler"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}), frozenset({Need.STACKS}))
+    needs = (Need.METRICS, Need.STACKS)
     keep_s = 10.0
     thresholds = (
         Threshold("lag_share", 0.15, "of step time", "between TraceML's bands (0.1 and 0.2)", at_least=0.001),

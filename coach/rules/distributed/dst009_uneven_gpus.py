@@ -38,7 +38,7 @@ class UnevenGpus(Rule):
     name = "uneven-gpus"
     cause = "uneven_gpus"
     severity = Severity.WARNING
-    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    needs = (Need.GPU_TELEMETRY,)
     keep_s = 10.0
     thresholds = (
         Threshold("spread_points", 30, "percentage points", "smaller differences come and go", at_least=1),

@@ -45,7 +45,7 @@ class IdleRanks(Rule):
     name = "idle-ranks"
     cause = "idle_ranks"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}),)
+    needs = (Need.METRICS,)
     thresholds = (
         Threshold("min_steps", 20, "steps", "ranks start seconds apart, and not that many steps"),
         Threshold("min_s", 5, "seconds of steps", "the same, where steps are very short"),

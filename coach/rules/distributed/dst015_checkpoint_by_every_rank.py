@@ -38,7 +38,7 @@ class CheckpointByEveryRank(Rule):
     name = "checkpoint-by-every-rank"
     cause = "checkpoint_by_every_rank"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}),)
+    needs = (Need.METRICS,)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         writers: defaultdict[tuple[str, int], set[int]] = defaultdict(set)

@@ -35,7 +35,7 @@ class DataParallel(Rule):
     name = "data-parallel"
     cause = "data_parallel"
     severity = Severity.INFO
-    needs = (frozenset({Need.LOG}),)
+    needs = (Need.LOG,)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in hits_of(snapshot, self.code)[:1]:

@@ -51,7 +51,7 @@ class SameSamples(Rule):
     name = "same-samples"
     cause = "same_samples"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}),)
+    needs = (Need.METRICS,)
     thresholds = (
         Threshold("min_steps", 60, "steps", "chance then makes one pair in a million look alike", at_least=1),
         Threshold(

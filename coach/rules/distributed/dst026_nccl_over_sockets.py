@@ -42,7 +42,7 @@ class NcclOverSockets(Rule):
     name = "nccl-over-sockets"
     cause = "nccl_over_sockets"
     severity = Severity.WARNING
-    needs = (frozenset({Need.LOG}),)
+    needs = (Need.LOG,)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         on_fabric = hits_of(snapshot, self.code, "fabric")

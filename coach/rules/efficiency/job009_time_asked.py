@@ -31,7 +31,7 @@ class TimeAsked(Rule):
     name = "time-asked"
     cause = "time_over_request"
     severity = Severity.INFO
-    needs = (frozenset({Need.JOB_STATE}),)
+    needs = (Need.JOB_STATE,)
     thresholds = (
         Threshold(
             "used_share", 0.25, "of the limit", "between jobstats' red line (0.1) and slurmpast's (0.5)"

@@ -62,7 +62,7 @@ class UnknownFailure(Rule):
     name = "failed-for-a-reason-unknown-here"
     cause = "unknown_failure"
     severity = Severity.WARNING
-    needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
+    needs = (Need.LOG, Need.JOB_STATE)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         if _ended_badly(snapshot):

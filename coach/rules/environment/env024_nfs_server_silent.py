@@ -40,7 +40,7 @@ class NfsServerSilent(Rule):
     name = "nfs-server-silent"
     cause = "nfs_server_silent"
     severity = Severity.WARNING
-    needs = (frozenset({Need.LOG}),)
+    needs = (Need.LOG,)
     thresholds = (Threshold("waits_s", 60, "seconds", "a busy server is late for seconds, and answers then"),)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -64,7 +64,7 @@ class LowGpuUtilization(Rule):
     name = "low-gpu-utilization"
     cause = "low_gpu_utilization"
     severity = Severity.WARNING
-    needs = (frozenset({Need.GPU_TELEMETRY}), frozenset({Need.GPU_SUMMARY}))
+    needs = (Need.GPU_TELEMETRY, Need.GPU_SUMMARY)
     keep_s = 10.0
     thresholds = (
         Threshold("warning_pct", 30, "percent", "TraceML's lower band: two thirds of the time are lost"),

@@ -63,7 +63,7 @@ class InputBound(Rule):
     name = "input-bound"
     cause = "input_bound"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}), frozenset({Need.STACKS}))
+    needs = (Need.METRICS, Need.STACKS)
     keep_s = 10.0
     thresholds = (
         Threshold(

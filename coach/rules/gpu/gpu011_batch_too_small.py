@@ -43,7 +43,7 @@ class BatchTooSmall(Rule):
     name = "batch-too-small"
     cause = "batch_too_small"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}),)
+    needs = (Need.METRICS,)
     keep_s = 10.0
     thresholds = (
         Threshold("step_s", 0.1, "seconds", "in longer steps the fixed costs, some milliseconds, are small"),

@@ -38,7 +38,7 @@ class BusyAndUnderfed(Rule):
     name = "busy-and-underfed"
     cause = "gpu_underfed"
     severity = Severity.WARNING
-    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    needs = (Need.GPU_TELEMETRY,)
     keep_s = 10.0
     thresholds = (
         Threshold("utilization_pct", 90, "percent", "a kernel runs all the time"),

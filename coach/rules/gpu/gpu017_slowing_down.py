@@ -95,7 +95,7 @@ class SlowingDown(Rule):
     name = "slowing-down"
     cause = "slowing_down"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}),)
+    needs = (Need.METRICS,)
     for_s = 30.0
     keep_s = 30.0
     thresholds = (

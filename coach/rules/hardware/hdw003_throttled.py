@@ -45,7 +45,7 @@ class Throttled(Rule):
     name = "gpu-throttled"
     cause = "gpu_throttled"
     severity = Severity.WARNING
-    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    needs = (Need.GPU_TELEMETRY,)
     keep_s = 30.0
     thresholds = (
         Threshold("window_s", 120, "seconds", "long enough to tell a state from a peak"),

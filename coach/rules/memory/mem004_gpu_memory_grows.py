@@ -44,7 +44,7 @@ class GpuMemoryGrows(Rule):
     name = "gpu-memory-grows"
     cause = "gpu_memory_leak"
     severity = Severity.WARNING
-    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    needs = (Need.GPU_TELEMETRY,)
     keep_s = 30.0
     thresholds = (
         Threshold(

@@ -35,7 +35,7 @@ class GpuMemoryFull(Rule):
     name = "gpu-memory-full"
     cause = "gpu_memory_full"
     severity = Severity.INFO
-    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    needs = (Need.GPU_TELEMETRY,)
     keep_s = 10.0
     thresholds = (Threshold("share", 0.97, "of the GPU's memory", "TraceML's upper band"), *WINDOW)
 

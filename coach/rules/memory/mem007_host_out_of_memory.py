@@ -80,7 +80,7 @@ class HostOutOfMemory(Rule):
     name = "host-out-of-memory"
     cause = "host_oom"
     severity = Severity.CRITICAL
-    needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
+    needs = (Need.LOG, Need.JOB_STATE)
     thresholds = (
         Threshold(
             "headroom",

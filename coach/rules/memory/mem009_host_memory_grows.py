@@ -44,7 +44,7 @@ class HostMemoryGrows(Rule):
     name = "host-memory-grows"
     cause = "host_memory_leak"
     severity = Severity.WARNING
-    needs = (frozenset({Need.HOST_TELEMETRY}),)
+    needs = (Need.HOST_TELEMETRY,)
     keep_s = 30.0
     thresholds = (
         Threshold("min_s", 600, "seconds of training", "caches and workers fill within minutes"),

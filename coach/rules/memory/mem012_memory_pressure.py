@@ -34,7 +34,7 @@ class MemoryPressure(Rule):
     name = "memory-pressure"
     cause = "memory_pressure"
     severity = Severity.WARNING
-    needs = (frozenset({Need.HOST_TELEMETRY}),)
+    needs = (Need.HOST_TELEMETRY,)
     keep_s = 30.0
     thresholds = (
         Threshold("stall_pct", 10, "percent of the time", "for a tenth of the time every task stood still"),

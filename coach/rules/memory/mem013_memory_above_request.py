@@ -48,7 +48,7 @@ class MemoryAboveRequest(Rule):
     name = "memory-above-request"
     cause = "memory_above_request"
     severity = Severity.WARNING
-    needs = (frozenset({Need.HOST_TELEMETRY}),)
+    needs = (Need.HOST_TELEMETRY,)
     thresholds = (
         Threshold("over", 1.05, "times the request", "some sites allow a job a few percent more"),
         Threshold("whole_node_share", 0.8, "of the node's memory", "hardly any other job fits beside it"),

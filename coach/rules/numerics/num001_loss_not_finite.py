@@ -123,7 +123,7 @@ class LossNotFinite(Rule):
     name = "loss-not-finite"
     cause = "nan_loss"
     severity = Severity.CRITICAL
-    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    needs = (Need.METRICS, Need.LOG)
     thresholds = (
         Threshold(
             "first_steps", 3, "steps", "a learning rate that is too high takes more updates to diverge"

@@ -38,7 +38,7 @@ class NanFromStart(Rule):
     name = "nan-from-start"
     cause = "nan_loss"
     severity = Severity.CRITICAL
-    needs = (frozenset({Need.METRICS}),)
+    needs = (Need.METRICS,)
     thresholds = (
         Threshold(
             "consecutive", 2, "steps", "one bad batch may be skipped; two in a row are not chance", at_least=1

@@ -47,7 +47,7 @@ class GradientNotFinite(Rule):
     name = "gradient-not-finite"
     cause = "gradient_not_finite"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    needs = (Need.METRICS, Need.LOG)
     thresholds = (
         Threshold("share", 0.1, "of the steps", "a tenth of the steps lost is worth a change"),
         Threshold("window", 100, "steps", "long enough for single overflows to be rare", at_least=1),

@@ -51,7 +51,7 @@ class LossScaleCollapse(Rule):
     name = "loss-scale-collapse"
     cause = "amp_overflow"
     severity = Severity.WARNING
-    needs = (frozenset({Need.LOG}), frozenset({Need.METRICS}))
+    needs = (Need.LOG, Need.METRICS)
     thresholds = (
         Threshold("floor", 1, "loss scale", "at 1 nothing is scaled any more, and it still overflows"),
         Threshold(

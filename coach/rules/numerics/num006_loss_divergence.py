@@ -129,7 +129,7 @@ class LossDivergence(Rule):
     name = "loss-divergence"
     cause = "loss_divergence"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    needs = (Need.METRICS, Need.LOG)
     thresholds = (
         Threshold(
             "rise", 1.5, "times the highest before", "noise and schedules stay below it; divergence passes 2"

@@ -43,7 +43,7 @@ class LossSpikes(Rule):
     name = "loss-spikes"
     cause = "loss_spikes"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    needs = (Need.METRICS, Need.LOG)
     thresholds = (
         Threshold(
             "sigmas",

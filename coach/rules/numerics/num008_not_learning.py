@@ -83,7 +83,7 @@ class NotLearning(Rule):
     name = "not-learning"
     cause = "not_learning"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    needs = (Need.METRICS, Need.LOG)
     thresholds = (
         Threshold(
             "near",

@@ -43,7 +43,7 @@ class VanishingGradients(Rule):
     name = "vanishing-gradients"
     cause = "vanishing_gradients"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}),)
+    needs = (Need.METRICS,)
     thresholds = (
         Threshold(
             "grad_norm", 1e-6, "of all gradients together", "a model that learns has a thousand times that"

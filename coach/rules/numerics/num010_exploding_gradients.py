@@ -61,7 +61,7 @@ class ExplodingGradients(Rule):
     name = "exploding-gradients"
     cause = "loss_divergence"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    needs = (Need.METRICS, Need.LOG)
     thresholds = (
         Threshold("window", 20, "newest norms", "their median does not depend on one batch", at_least=1),
         Threshold("growth", 100, "times the first quarter's median", "healthy norms vary tenfold"),

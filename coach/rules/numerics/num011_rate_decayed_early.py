@@ -39,7 +39,7 @@ class RateDecayedEarly(Rule):
     name = "learning-rate-decayed-early"
     cause = "lr_decayed_early"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    needs = (Need.METRICS, Need.LOG)
     thresholds = (
         Threshold("low", 0.01, "of the peak", "no schedule trains long with a hundredth of its rate"),
         Threshold(

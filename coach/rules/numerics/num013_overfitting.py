@@ -68,7 +68,7 @@ class Overfitting(Rule):
     name = "overfitting"
     cause = "overfitting"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    needs = (Need.METRICS, Need.LOG)
     thresholds = (
         Threshold("rise", 0.15, "of the lowest", "evaluations vary by some percent"),
         Threshold("lost_share", 0.05, "of the progress", "near zero a loss doubles by noise alone"),

@@ -56,7 +56,7 @@ class EndedBySlurm(Rule):
     """A rule about a job that Slurm ended, for one reason."""
 
     severity = Severity.WARNING
-    needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
+    needs = (Need.LOG, Need.JOB_STATE)
     states: ClassVar[frozenset[str]]
 
     @abstractmethod

@@ -52,7 +52,7 @@ class NodeFailed(Rule):
     name = "node-failed"
     cause = "slurm_node_fail"
     severity = Severity.WARNING
-    needs = (frozenset({Need.JOB_STATE}), frozenset({Need.LOG}))
+    needs = (Need.JOB_STATE, Need.LOG)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         job, run = snapshot.job, snapshot.run

@@ -60,7 +60,7 @@ class NoLog(Rule):
     name = "no-log"
     cause = "no_log"
     severity = Severity.WARNING
-    needs = (frozenset({Need.JOB_STATE}),)
+    needs = (Need.JOB_STATE,)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         is_launched = snapshot.run is not None and bool(snapshot.run.launch)

@@ -39,7 +39,7 @@ class RecompileLimit(Rule):
     name = "recompile-limit"
     cause = "recompile_limit"
     severity = Severity.INFO
-    needs = (frozenset({Need.LOG}),)
+    needs = (Need.LOG,)
     thresholds = (
         Threshold(
             "reason_lines", 6, "lines", "dynamo prints the function and the reason next; ranks may mix theirs"
