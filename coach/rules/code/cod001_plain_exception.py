@@ -25,37 +25,6 @@ _EXCEPTION = (
     r"|(?:\w+\.)*(?:errors|error|exceptions|exception|\w+\.exc)\.[A-Z]\w+)"
     r"(?:: (?P<words>.*)|:?[ \t\r\f\v]*$)"
 )
-_USAGE = (
-    r"^(?:\S+/)?(?P<type>[\w.-]+\.py: error"
-    r"|(?!conda|mamba|pip|aws)[\w.-]+(?: [\w-]{1,30}){0,8}: error(?=: (?:unrecognized arguments"
-    r"|the following arguments are required|argument |one of the arguments))"
-    r"|error(?=: (?:Parser key |Key \"|No action for |Unrecognized arguments|Validation failed"
-    r"|Configuration check failed))): (?P<words>.+)"
-)
-"""Error lines of argparse, from scripts and installed commands, and of jsonargparse (LightningCLI), without a
-program name."""
-_USAGE_LITERALS = (
-    *(
-        ".py: error: ",
-        ": error: unrecognized arguments",
-        ": error: the following arguments",
-        ": error: argument ",
-        ": error: one of ",
-    ),
-    *(
-        "error: Parser key ",
-        'error: Key "',
-        "error: No action for ",
-        "error: Unrecognized arguments",
-        "error: Validation failed",
-        "error: Configuration check",
-    ),
-)
-
-_HYDRA = r"^Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace"
-"""Hydra's last line, below the shortened traceback, or below a plain message if it cannot compose a
-configuration."""
-
 _ECHO = re.compile(
     r"^(?:ChildFailedError|SignalException|ProcessRaisedException|ProcessExitedException|RayTaskError.*"
     r"|RayActorError|ActorDiedError)$"
@@ -116,7 +85,7 @@ class PlainException(Rule):
     name = "plain-exception"
     cause = "code_error"
     severity = Severity.CRITICAL
-    needs = (frozenset({Need.LOG}),)
+    needs = (Need.LOG,)
     thresholds = (
         Threshold(
             "max_lines_after",
@@ -151,8 +120,6 @@ class PlainException(Rule):
             ),
             _EXCEPTION,
         ),
-        Signature("COD001", "usage", _USAGE_LITERALS, _USAGE),
-        Signature("COD001", "hydra", ("HYDRA_FULL_ERROR=1",), _HYDRA),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from coach.model.judging.finding import Evidence, Fix, Hit, Subject
 from coach.model.judging.outcome import RankEnd
@@ -12,9 +10,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.circumstances import fixes_of_wording
 from coach.rules.from_logs.aftermath import tail_of
-from coach.rules.from_logs.hidden_crash import told_as_hidden
 from coach.rules.from_logs.hidden_package import hiding_file, rename
-from coach.rules.from_logs.outcome import proof_of
+from coach.rules.from_logs.outcome import proof_of, told_as_hidden
 from coach.rules.from_logs.quoted_evidence import hits_of, is_library, own_frame, quote, ranks_text
 
 _HYDRA_SAYS = re.compile(
@@ -45,15 +42,6 @@ lines above and below the error are searched for it. Of several such lines the l
 _CORRECT = "Correct the program at the line that is shown, and try it for a few steps"
 _FIND = "Find the place in the program by the lines above the error, correct it, and try it for a few steps"
 """The advice if no line of the program is shown."""
-_OF_SETTINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "usage": "Correct the arguments that the job's script gives the program, or its configuration: its "
-        "--help lists those it takes",
-        "hydra": "Correct the configuration, or what the command line overrides in it; "
-        "HYDRA_FULL_ERROR=1 shows the whole error",
-    }
-)
-"""Signature → advice, for a program that refuses what it is given."""
 _KEY_ERROR = re.compile(
     r"(?:.*\.)?(?:KeyError|ConfigKeyError|ConfigAttributeError): (?:Key )?(?P<key>'[^']{1,80}')"
 )
@@ -140,8 +128,7 @@ def _fixes(
     if place is not None:
         return (Fix(_advice_on_place(place[0])),)
     known = next(filter(None, (fixes_of_wording(row, snapshot) for row in _rows(hit, snapshot))), ())
-    of_settings = None if is_line_shown else _OF_SETTINGS.get(hit.signature)
-    return known or (Fix(of_settings or _advice_on_key(hit) or (_CORRECT if is_line_shown else _FIND)),)
+    return known or (Fix(_advice_on_key(hit) or (_CORRECT if is_line_shown else _FIND)),)
 
 
 def _cause(hit: LogHit, snapshot: TargetSnapshot) -> str | None:
@@ -151,9 +138,9 @@ def _cause(hit: LogHit, snapshot: TargetSnapshot) -> str | None:
 
 
 def _rows(hit: LogHit, snapshot: TargetSnapshot) -> list[LogHit]:
-    """The hit, and those of rows at its line that hold advice alone."""
+    """The hits of rows at its line that hold advice alone, then the hit."""
     rows = hits_of(snapshot, hit.rule, "advice")
-    return [hit, *(row for row in rows if (row.file, row.line) == (hit.file, hit.line))]
+    return [*(row for row in rows if (row.file, row.line) == (hit.file, hit.line)), hit]
 
 
 def _advice_on_key(hit: LogHit) -> str | None:

@@ -77,17 +77,14 @@ class FileNotFound(EndingRule):
             yield Fix("If its name is misspelt, correct it behind srun")
             yield Fix("If an environment or a module brings it, activate or load that before srun")
             return
-        path = hit.fields.get("path")
-        missing = _missing(hit)
-        if missing is not None and missing.endswith(r"\r"):
+        missing = _missing(hit) or ""
+        if missing.endswith(r"\r"):
             yield Fix(
                 r"Give the script or the list that holds this name Unix line ends: \r is a Windows line end",
                 command=r"sed -i 's/\r$//' FILE",
             )
             return
-        if missing is not None and path is None and re.fullmatch(r"/\S+", missing):
-            path = missing
-        yield from _where_it_should_be(hit, path)
+        yield from _where_it_should_be(hit, missing if "path" in hit.fields or " " not in missing else "")
         if snapshot.run is not None:
             yield Fix(
                 "Fetch data on a login node, never in the job; without data_dir coach's recipes train on "
@@ -95,11 +92,11 @@ class FileNotFound(EndingRule):
             )
 
 
-def _where_it_should_be(hit: LogHit, path: str | None) -> Iterable[Fix]:
+def _where_it_should_be(hit: LogHit, path: str) -> Iterable[Fix]:
     """The fixes for a file that compute nodes lack; `path` is as the log names it."""
     if hit.signature == REFUSED.name:
         yield Fix("Put it on a file system that compute nodes see, and name it by its full path")
-    elif path and path.startswith("/"):
+    elif path.startswith("/"):
         yield from on_a_node(
             "See whether compute nodes have it, and put it on a file system that they all see",
             f"ls -ld {shlex.quote(path)}",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.lookback.history import History
-from coach.model.judging.finding import Evidence, Fix, Hit
+from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
-from coach.rules.from_logs.outcome import told_of_the_dead
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 
@@ -39,10 +37,7 @@ class NcclError(EndingRule):
     code = "DST004"
     name = "nccl-error"
     cause = "nccl_error"
-
-    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        for hit in super().check(snapshot, history):
-            yield told_of_the_dead(hit, snapshot)
+    waits_for_peers = True
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         said = self._said(snapshot)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-from coach.lookback.history import History
-from coach.model.judging.finding import Fix, Hit
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
-from coach.rules.from_logs.outcome import told_of_the_dead
 from coach.rules.from_logs.quoted_evidence import hits_of
 
 _PEER_CLOSED = re.compile(r"closed by remote peer")
@@ -46,6 +43,7 @@ class NcclNetwork(EndingRule):
     code = "DST019"
     name = "nccl-network"
     cause = "nccl_network"
+    waits_for_peers = True
     general = (
         Fix("Look first whether the peer that is named ended with an error of its own"),
         Fix(
@@ -64,10 +62,6 @@ class NcclNetwork(EndingRule):
         ):
             return False
         return any(_NCCL_FAILED.search(line) for tail in snapshot.log_tails for line in tail.plain)
-
-    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        for hit in super().check(snapshot, history):
-            yield told_of_the_dead(hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"The network between the ranks failed: {hit.fields['what'].strip()[:160]}"

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.lookback.history import History
-from coach.model.judging.finding import Fix, Hit
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
-from coach.rules.from_logs.outcome import first_failure, told_of_the_dead
+from coach.rules.from_logs.outcome import first_failure
 
 _MAY_BE_A_PEER = re.compile(
     r"received errors|closed by peer|reset by peer|Broken pipe|Read error|Timed out waiting"
@@ -44,17 +43,10 @@ class GlooConnection(EndingRule):
     code = "DST020"
     name = "gloo-connection"
     cause = "gloo_connect"
-
-    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        for hit in super().check(snapshot, history):
-            yield told_of_the_dead(hit, snapshot)
+    waits_for_peers = True
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        words = next(
-            (hit.fields[key] for key in ("what", "mesh", "reached", "wait", "device") if key in hit.fields),
-            "",
-        )
-        return f"A gloo connection failed: {words.strip()[:160]}"
+        return f"A gloo connection failed: {hit.fields.get('what', '').strip()[:160]}"
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if _waited_for_the_living(hit, snapshot):

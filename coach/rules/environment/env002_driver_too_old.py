@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.advice.placement import num_gpus_asked, without_node
+from coach.rules.advice.placement import num_gpus_asked
 from coach.rules.from_logs.ending_rule import EndingRule
 
 
@@ -37,6 +37,13 @@ class DriverTooOld(EndingRule):
     code = "ENV002"
     name = "driver-too-old"
     cause = "driver_too_old"
+    general = (
+        Fix(
+            "Take an environment whose torch is built for a CUDA that the driver supports (nvidia-smi "
+            "shows it)"
+        ),
+    )
+    other_node = "whose driver is older than the others'"
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         found = hit.fields.get("found")
@@ -54,10 +61,3 @@ class DriverTooOld(EndingRule):
     def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
         # The program went on, on the CPU: requested GPUs are held and not used.
         return Severity.WARNING if num_gpus_asked(snapshot) else Severity.INFO
-
-    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Take an environment whose torch is built for a CUDA that the driver supports (nvidia-smi "
-            "shows it)"
-        )
-        yield from without_node(snapshot, "whose driver is older than the others'")

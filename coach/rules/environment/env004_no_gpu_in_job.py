@@ -156,12 +156,7 @@ class NoGpuInJob(EndingRule):
         return Severity.WARNING if num_gpus_asked(snapshot) else Severity.INFO
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit.signature == "ordinal":
-            yield Fix(
-                "Start as many ranks on a node as the job has GPUs there: the same number for "
-                "--nproc-per-node and --gpus"
-            )
-        elif not num_gpus_asked(snapshot):
+        if not num_gpus_asked(snapshot):
             yield from ask_for_gpus()
         else:
             yield from without_node(snapshot, "whose GPUs cannot be used")

@@ -82,10 +82,6 @@ class ModuleNotFound(EndingRule):
             yield rename(*hides)
             return
         module = _module(hit) if hit.signature == "missing" else None
-        if module is not None and module.startswith(_NUMPY_2):
-            yield Fix("Install numpy 2 in the job's environment: python -m pip install 'numpy>=2'")
-            yield Fix("Or write the file again with the numpy of the job's environment")
-            return
         package = module.partition(".")[0] if module is not None else None
         own = _own_importer(hit, package, snapshot)
         yield from _corrected(hit, own)

@@ -22,9 +22,6 @@ _OF_CONDA = re.compile(r"conda|mamba|forge")
 _NO_ENVIRONMENT = re.compile(
     r"NotFound(?:Error)?: (?:Could|Not)|NotACondaEnvironmentError: |Cannot activate, prefix does not exist"
 )
-_UNBOUND = re.compile(r"/profile\.d/\w+\.sh: line \d+: (?P<name>\w+): unbound variable")
-_BROKEN = re.compile(r": (?P<python>\S{1,300}): bad interpreter: ")
-"""A program of conda that begins with the path of its Python, where no Python is."""
 _OF_A_PROGRAM = re.compile(
     r"/envs/[^/\s]{1,100}/lib/python|\d%\||\d(?:it/s|s/it)\b|\d/\d+ (?:\[|━)|━ +\d+/\d"
     r"|^(?:Killed|Terminated|Segmentation fault|Bus error)\b"
@@ -64,6 +61,14 @@ class EnvironmentNotActivated(EndingRule):
     code = "ENV008"
     name = "environment-not-activated"
     cause = "conda_not_initialised"
+    general = (
+        Fix("Launch with --env conda=NAME: the script then activates it as a batch shell needs it"),
+        Fix(
+            "In the script, before conda activate, load the module that brings conda, or write source "
+            "CONDA/etc/profile.d/conda.sh; `conda info --base` in a terminal names the folder CONDA",
+            needs=("not run",),
+        ),
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         has_run = is_below(_OF_A_PROGRAM, hit, snapshot) or hits_of(snapshot, "JOB002")
@@ -82,16 +87,14 @@ class EnvironmentNotActivated(EndingRule):
             return (
                 "The conda environment was not activated: no environment of this user has that name or path"
             )
-        if unbound := _UNBOUND.search(hit.text):
+        unset, python = hit.fields.get("unset"), hit.fields.get("python")
+        if unset:
             return (
-                f"The conda environment was not activated: conda's script uses {unbound['name']}, which is "
+                f"The conda environment was not activated: conda's script uses {unset}, which is "
                 "not set, and the batch script forbids that (set -u)"
             )
-        if broken := _BROKEN.search(hit.text):
-            return (
-                f"The conda environment was not activated: conda needs {broken['python']}, which does not "
-                "start"
-            )
+        if python:
+            return f"The conda environment was not activated: conda needs {python}, which does not start"
         if absent := _absent_file(hit):
             which = "conda " if _OF_CONDA.search(absent) else ""
             return f"The {which}environment was not activated: the node has no {absent}"
@@ -103,22 +106,8 @@ class EnvironmentNotActivated(EndingRule):
         return "The conda environment was not activated: conda is not set up in the batch shell"
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if "command" in hit.fields:
-            yield Fix("Write `. FILE` in place of `source FILE`: that works in sh and in bash")
-            yield Fix("Or let bash run it: begin the script with #!/bin/bash; with --wrap, write bash -c '…'")
-            return
-        if absent := _absent_file(hit):
-            yield from _find_it(absent)
-            return
-        if (own := _own_fix(hit)) is not None:
-            yield own
-            return
-        yield Fix("Launch with --env conda=NAME: the script then activates it as a batch shell needs it")
-        if snapshot.run is None:
-            yield Fix(
-                "In the script, before conda activate, load the module that brings conda, or write source "
-                "CONDA/etc/profile.d/conda.sh; `conda info --base` in a terminal names the folder CONDA"
-            )
+        absent = _absent_file(hit)
+        return _find_it(absent) if absent else self.general
 
 
 def _find_it(absent: str) -> Iterable[Fix]:
@@ -143,20 +132,6 @@ def _is_of_no_conda(hit: LogHit) -> bool:
     """True if another way than conda's failed: no other start-up file can have made up for it."""
     absent = _absent_file(hit)
     return "command" in hit.fields or (absent is not None and not _OF_CONDA.search(absent))
-
-
-def _own_fix(hit: LogHit) -> Fix | None:
-    """The fix for a line whose cause is not the set-up of the batch shell."""
-    if _NO_ENVIRONMENT.search(hit.text):
-        return Fix("List the environments, and correct the name or path", command="conda env list")
-    if _UNBOUND.search(hit.text):
-        return Fix("In the script, put `set +u` before conda is activated, and `set -u` after it")
-    if _BROKEN.search(hit.text):
-        return Fix(
-            "If conda was moved or copied, install it anew: its programs name the old folder. Correct its "
-            "path in the script"
-        )
-    return None
 
 
 def _absent_file(hit: LogHit) -> str | None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.advice.placement import without_node
 from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule
 
@@ -39,6 +37,10 @@ class StaleHandle(EndingRule):
     code = "ENV017"
     name = "stale-file-handle"
     cause = "stale_nfs"
+    general = (
+        Fix("Start again: a new job looks up the path again; replace files that jobs use only by renaming"),
+    )
+    other_node = "whose mount is stale"
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return not _SHELL.match(hit.text) or not was_outlived(hit, snapshot)
@@ -53,9 +55,3 @@ class StaleHandle(EndingRule):
             return f"A file system could not read or write: {hit.fields['unread']}"
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""
         return f"A network file went away under the job (stale file handle){where}"
-
-    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Start again: a new job looks up the path again; replace files that jobs use only by renaming"
-        )
-        yield from without_node(snapshot, "whose mount is stale")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.advice.placement import without_node
 from coach.rules.from_logs.ending_rule import EndingRule
 
 
@@ -33,16 +30,14 @@ class GpusBusy(EndingRule):
     code = "ENV018"
     name = "all-gpus-busy"
     cause = "all_gpus_busy"
+    general = (
+        Fix(
+            "See who has it, on the node",
+            command="nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name --format=csv",
+        ),
+        Fix("Let each rank take its own GPU: torch.cuda.set_device(LOCAL_RANK) before anything else of CUDA"),
+    )
+    other_node = "whose GPUs are taken"
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return "Every GPU that the job may use is taken by another process"
-
-    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "See who has it, on the node",
-            command="nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name --format=csv",
-        )
-        yield Fix(
-            "Let each rank take its own GPU: torch.cuda.set_device(LOCAL_RANK) before anything else of CUDA"
-        )
-        yield from without_node(snapshot, "whose GPUs are taken")

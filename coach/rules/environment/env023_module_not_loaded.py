@@ -67,12 +67,6 @@ class ModuleNotLoaded(EndingRule):
         return f"The environment module{which} was not loaded: {why[:160]}"
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if "command" in hit.fields:
-            yield Fix(
-                "Begin the batch script with #!/bin/bash -l: a login shell reads /etc/profile, which defines "
-                "the module command"
-            )
-            return
         name = _name_of(hit, snapshot)
         plain = name.partition("/")[0].partition(" ")[0] or "NAME"
         yield Fix(

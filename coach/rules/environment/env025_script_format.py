@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.advice.remedies import on_a_node
 from coach.rules.from_logs.ending_rule import REFUSED, EndingRule
 
 _CONVERT = "Give the script, and the files that it reads, Unix line ends"
@@ -84,20 +83,6 @@ class ScriptFormat(EndingRule):
                 command=f"head -n 1 {file} | cat -A",
             )
             yield convert
-        elif "interpreter" in hit.fields:
-            yield from _other_interpreter(hit.fields["interpreter"])
-        elif "binary" in hit.fields:
-            yield look
-            yield Fix("Build it, or take it, for the CPUs of the nodes (`uname -m` names their type)")
         else:
             yield Fix("If it is a script, make #!/bin/bash its first line, or start it by `bash FILE`")
             yield look
-
-
-def _other_interpreter(name: str) -> Iterable[Fix]:
-    """The fixes for a first line that names a program that is not there."""
-    yield Fix("If it is misspelt or elsewhere, correct the script's first line, as in #!/usr/bin/env python3")
-    if name.startswith("/"):
-        yield from on_a_node("See whether compute nodes have it", f"ls -l {shlex.quote(name)}")
-    else:
-        yield Fix("If an environment or a module brings it, activate or load that before the script starts")

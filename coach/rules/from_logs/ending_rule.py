@@ -13,16 +13,16 @@ from itertools import compress
 from typing import ClassVar
 
 from coach.lookback.history import History
-from coach.model.error_block import ErrorBlock
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.model.training.run import Refusal
 from coach.rules.advice.circumstances import fixes_of_wording
+from coach.rules.advice.placement import without_node
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.aftermath import is_of_the_site, lines_below, only_error, went_on
-from coach.rules.from_logs.hidden_crash import told_as_hidden
 from coach.rules.from_logs.library_exceptions import exceptions_of
+from coach.rules.from_logs.outcome import told_as_hidden, told_of_the_dead
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
 
 _MESSAGE_LINES = 2
@@ -48,10 +48,15 @@ class EndingRule(Rule):
     fixes."""
 
     severity = Severity.CRITICAL
-    needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
+    needs = (Need.LOG, Need.JOB_STATE)
     confidence: ClassVar[float] = 0.9
     general: ClassVar[tuple[Fix, ...]] = ()
     """The fixes for a wording that has none of its own."""
+    waits_for_peers: ClassVar[bool] = False
+    """True for messages of ranks that wait for a rank that has ended: the finding then names that rank."""
+    other_node: ClassVar[str] = ""
+    """Why another node may help, as in `whose mount is stale`. The node that refused the job is then left
+    out."""
     is_lasting: ClassVar[bool] = False
     """True if a process cannot go on after the error, even if it catches it."""
 
@@ -62,7 +67,9 @@ class EndingRule(Rule):
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         """The fixes to offer where the wording has none. `hit` is one of REFUSED if the job refused to
         start."""
-        return self.general
+        yield from self.general
+        if self.other_node:
+            yield from without_node(snapshot, self.other_node)
 
     def is_mine(self, refusal: Refusal) -> bool:
         """True if the refusal belongs to this rule. Rules that share a cause compare the text."""
@@ -157,6 +164,7 @@ class EndingRule(Rule):
             cause=self.cause_of(first),
             since_s=first.time_s,
         )
+        hit = told_of_the_dead(hit, snapshot) if self.waits_for_peers else hit
         return told_as_hidden(hit, snapshot) if deadly else hit
 
 
@@ -184,11 +192,10 @@ def _deadly(hits: list[LogHit], snapshot: TargetSnapshot) -> list[LogHit]:
     return [
         hit
         for hit, is_caught in zip(hits, are_caught, strict=True)
-        if not is_caught and not any(_is_of(hit, block) for block in led_on)
+        if not is_caught
+        and not any(
+            (hit.file, hit.rank) == (block.file, block.rank)
+            and block.first_line <= hit.line <= block.last_line
+            for block in led_on
+        )
     ]
-
-
-def _is_of(hit: LogHit, block: ErrorBlock) -> bool:
-    return (
-        hit.file == block.file and hit.rank == block.rank and block.first_line <= hit.line <= block.last_line
-    )

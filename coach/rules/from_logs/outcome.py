@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from coach.lookback.history import History
 from coach.model.error_block import ErrorBlock
-from coach.model.judging.finding import Evidence, Hit, Subject
+from coach.model.judging.finding import Evidence, Fix, Hit, Subject
 from coach.model.judging.outcome import End, LogSigns, Outcome, RankEnd
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
@@ -47,6 +47,13 @@ _LOST = re.compile(
     r"|[Bb]roken pipe|Socket closed"
 )
 _ENDS_THE_REST = re.compile(r"[Ee]xited with exit code [1-9]|CANCELLED AT ")
+
+_END_WITH_STATUS = Fix(
+    "Let the batch script fail with its program: put `set -e` and `set -o pipefail` at its top; to collect "
+    "the failures of a loop, remember each exit status and end with it"
+)
+"""A batch script ends with the status of its last command: an `echo` behind a program that crashed makes the
+job COMPLETED."""
 
 
 def judge(snapshot: TargetSnapshot, history: History) -> Outcome:
@@ -286,6 +293,19 @@ def told_of_the_dead(hit: Hit, snapshot: TargetSnapshot) -> Hit:
         "without a message",
         evidence=(*hit.evidence, *filter(None, (proof_of(first),))),
         subject=Subject(rank=first.rank),
+    )
+
+
+def told_as_hidden(hit: Hit, snapshot: TargetSnapshot) -> Hit:
+    """The hit of an error that ended a program, as a warning if the job COMPLETED nevertheless."""
+    if snapshot.state != "COMPLETED":
+        return hit
+    return replace(
+        hit,
+        summary=f"{hit.summary}; it ended a program of the job, and the script's exit status 0 hides that",
+        is_hidden=True,
+        confidence=min(hit.confidence, 0.8),
+        fixes=(*hit.fixes, _END_WITH_STATUS),
     )
 
 

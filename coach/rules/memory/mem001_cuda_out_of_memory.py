@@ -13,7 +13,7 @@ from coach.model.training.run import Run
 from coach.rules.advice.remedies import bf16, sharding, smaller_micro_batch
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.aftermath import went_on
-from coach.rules.from_logs.hidden_crash import told_as_hidden
+from coach.rules.from_logs.outcome import told_as_hidden
 from coach.rules.from_logs.quoted_evidence import (
     earliest,
     hits_of,
@@ -95,7 +95,7 @@ class CudaOutOfMemory(Rule):
     name = "cuda-out-of-memory"
     cause = "cuda_oom"
     severity = Severity.CRITICAL
-    needs = (frozenset({Need.LOG}),)
+    needs = (Need.LOG,)
     thresholds = (
         Threshold(
             "fragmented_share",

@@ -79,8 +79,6 @@ class EndedBySignal(EndingRule):
         name = self._signal(snapshot)
         if name == "SIGHUP":
             yield Fix("Start long runs by sbatch (or in tmux): the terminal it was started in was closed")
-        elif name == "SIGXCPU":
-            yield Fix("Remove `ulimit -t` from the batch script, or raise it; the site may set one by itself")
         elif name == "SIGTERM":
             yield Fix("Find who sent it: see the first error of the other ranks and nodes")
         else:
