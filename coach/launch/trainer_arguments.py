@@ -78,12 +78,12 @@ def declares_options(trainer: Path) -> bool:
         return False
 
 
-class _Source(TableReader):
+class _Source:
     """A Python file from which single statements are read."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._text = read_program(path)
-        super().__init__(path)
 
     def line(self, node: ast.AST) -> str:
         return f"{self.path}:{getattr(node, 'lineno', 1)}"
@@ -134,7 +134,7 @@ class _Source(TableReader):
             raise UserError(f"{self.line(node)}: {what}: expected values that are written out") from None
 
 
-class _Trainer(_Source):
+class _Trainer(_Source, TableReader):
     """A trainer's file. The line of a dotted key is the one that adds or changes its parameter."""
 
     def __init__(self, path: Path, arguments: TrainerArguments) -> None:

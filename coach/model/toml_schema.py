@@ -9,6 +9,7 @@ one form. Pure: callers read the files.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -172,15 +173,15 @@ def parsed(path: Path, text: str) -> dict[str, Any]:
         raise UserError(f"{path}: not valid TOML: nested too deeply") from None
 
 
-class TableReader:
+class TableReader(ABC):
     """Checks tables by their schemas. A dotted key names its tables too."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @abstractmethod
     def at(self, dotted: str) -> str:
         """The place of a key in its file, for an error: FILE:LINE."""
-        raise NotImplementedError
 
     def error(self, dotted: str, problem: str, hint: str | None = None) -> UserError:
         return UserError(f"{self.at(dotted)}: {problem}", hint)

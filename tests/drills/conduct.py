@@ -93,4 +93,5 @@ def show(drills: Sequence[Mapping[str, Any]]) -> None:
             "–" if ratio is None else f"{ratio:.2f} ± {drill['throughput_ratio_noise'] or 0:.2f}",
             drill["skipped"] or drill["mended_by"],
         )
-        print(f"| {' | '.join(map(str, cells))} |", *drill["misses"])  # noqa: T201 (what `make test-long` shows)
+        row = f"| {' | '.join(map(str, cells))} |"
+        print(row, *drill["misses"])  # noqa: T201 (what `make test-long` shows)
