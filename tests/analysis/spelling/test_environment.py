@@ -23,7 +23,10 @@ class Places(TableReader):
 
     def __init__(self, place_of: Callable[[str], str]) -> None:
         super().__init__(Path("f"))
-        self.at = place_of  # type: ignore[method-assign]
+        self._place_of = place_of
+
+    def at(self, dotted: str) -> str:
+        return self._place_of(dotted)
 
 
 def table(text: str) -> dict[str, object]:
