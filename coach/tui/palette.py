@@ -23,10 +23,10 @@ from textual.content import Content
 from textual.widgets import Input
 
 from coach.analysis.queueing.arrays import group_id, is_part
+from coach.render.text import printable
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.ports import RecipeKey, RuleTitle
-from coach.tui.render.text import printable
 from coach.tui.screen_specs import HOME, Kind, by_name
 from coach.workflows.watching.table_views import BUILT_IN
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from enum import IntEnum
 
-from coach.tui.render.text import age
+from coach.render.text import age
 
 _LITTLE_SHARE, _NONE_SHARE = 0.2, 0.05
 _LITTLE_S, _NONE_S = 6.0, 3.0

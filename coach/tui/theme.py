@@ -16,8 +16,8 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 from coach import installed
 from coach.config.settings import OWN_THEMES
+from coach.render.text import TONES, Tone
 from coach.trusted import read_text
-from coach.tui.render.text import TONES, Tone
 
 
 def _theme(name: str, *, is_dark: bool, muted: str, border: str, **colours: str) -> Theme:

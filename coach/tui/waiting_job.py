@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from coach.analysis.judging.waiting import exceeded_limit_s
 from coach.model.slurm.cluster import Job
+from coach.render.text import Line
 from coach.tui.context import Context
 from coach.tui.job_subject import rows_named
 from coach.tui.render.pending import never_lines
-from coach.tui.render.text import Line
 
 
 def partition_limit_s(context: Context, job_id: str) -> int | None:

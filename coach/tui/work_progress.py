@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coach.tui.render.text import KeyLabel, age
+from coach.render.text import KeyLabel, age
 
 TOLD_AFTER_S = 1.0
 

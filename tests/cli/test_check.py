@@ -491,7 +491,7 @@ def test_the_list_of_own_jobs_loads_no_screens(tmp_path: Path) -> None:
     program = (
         "import sys; from coach.__main__ import main; sys.argv = ['coach', 'check', '--backend', 'local']\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "print([name for name in sys.modules if name.startswith(('textual', 'rich', 'coach.tui'))])"
+        "print([name for name in sys.modules if name.startswith(('textual', 'rich.console', 'coach.tui'))])"
     )
     env = {**os.environ, "COACH_HOME": str(tmp_path / "home")}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)

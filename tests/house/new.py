@@ -151,12 +151,10 @@ def new_recipe(_: str, name: str, parent: str = "") -> list[str]:
 def new_screen(_: str, name: str) -> list[str]:
     """A screen with its renderer; the palette opens it."""
     change = Change()
-    renders = (f"from coach.tui.render.{name} import {name}_lines", "from coach.tui.render.text import Line")
     words = {
         "name": name,
         "title": name.replace("_", " "),
         "Class": _class(name),
-        "imports": "\n".join(sorted(renders)),
     }
     change.file(f"coach/tui/screens/{name}.py", "screen.txt", words)
     change.file(f"coach/tui/render/{name}.py", "render.txt", words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coach.model.training.other_machine import rough_age
-from coach.tui.render.text import age
+from coach.render.text import age
 
 
 @pytest.mark.parametrize(

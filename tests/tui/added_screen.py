@@ -4,8 +4,8 @@ tests/tui/test_screen_specs.py."""
 from __future__ import annotations
 
 from coach.model.snapshot import Snapshot
+from coach.render.text import Line, line
 from coach.tui.bases.page import PageScreen
-from coach.tui.render.text import Line, line
 
 
 def tide_lines(snapshot: Snapshot) -> list[Line]:

@@ -10,10 +10,10 @@ import pytest
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Verdict
 from coach.model.slurm.cluster import Job
+from coach.render.text import plain
 from coach.tui.key_guard import GUARD_S
 from coach.tui.keys import keys_of
 from coach.tui.mode import Mode
-from coach.tui.render.text import plain
 from coach.tui.screen_specs import by_name
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView

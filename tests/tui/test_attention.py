@@ -9,9 +9,9 @@ import pytest
 from textual import events
 
 from coach.model.politeness import ACTIVE_S, Attention, Spending
+from coach.render.text import plain
 from coach.tui.app import AGES_S
 from coach.tui.render.header import SLOW_S, asleep_line, spending_line
-from coach.tui.render.text import plain
 from tests.tui.driving import opened
 from tests.tui.fake_session import FakeSession, make_snapshot, status
 

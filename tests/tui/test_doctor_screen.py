@@ -6,8 +6,8 @@ import pytest
 
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState, Report
+from coach.render.text import line_width, plain
 from coach.tui.render.doctor import report_lines
-from coach.tui.render.text import line_width, plain
 from tests.tui.driving import opened
 from tests.tui.fake_ports import FakePorts, FakeQuestions
 

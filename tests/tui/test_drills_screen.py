@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from coach.analysis.teaching.withheld_findings import as_told
 from coach.model.teaching.drill import Answer
+from coach.render.text import plain
 from coach.tui.key_guard import GUARD_S
 from coach.tui.keys import SHIPPED
 from coach.tui.mode import Mode
 from coach.tui.render.drills import drill_lines
-from coach.tui.render.text import plain
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import (
     RUN_ID,

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from coach.render.text import plain
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.keys import keys_of
 from coach.tui.render.header import MAX_HINTS
-from coach.tui.render.text import plain
 from coach.tui.widgets.lines import LinesView
 from tests.tui.driving import opened
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from coach.model.errors import UserError, hidden_by_site
 from coach.model.slurm.accounting import Part
 from coach.model.slurm.cluster import Reservation
+from coach.render.text import line_width, plain
 from coach.tui.mode import Mode
 from coach.tui.question import FRESH_S
 from coach.tui.render.reservations import reservation_lines
-from coach.tui.render.text import line_width, plain
 from tests.tui.driving import go_to, opened
 from tests.tui.fake_ports import FakePorts, FakeQuestions
 from tests.tui.fake_session import NOW_S

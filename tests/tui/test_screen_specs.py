@@ -9,6 +9,7 @@ import pytest
 
 from coach.config import Settings
 from coach.launch.topics import find_topics
+from coach.render.text import plain
 from coach.rules.registry import rule_classes
 from coach.tui import screen_specs, screens
 from coach.tui.bases.screen import CoachScreen
@@ -16,7 +17,6 @@ from coach.tui.keys import KEYS
 from coach.tui.live_ports import LiveQuestions, Ports, Reach
 from coach.tui.messages import Request
 from coach.tui.question import Question
-from coach.tui.render.text import plain
 from coach.tui.screen_specs import HOME, SCREENS, SHOWS, Follows, ScreenSpec, by_name
 from coach.tui.widgets.lines import LinesView
 from tests.tui.driving import opened

@@ -10,8 +10,8 @@ from rich.color import Color, ColorSystem
 from rich.style import Style
 from textual.strip import Strip
 
+from coach.render.text import Span
 from coach.tui.bases.screen import CoachScreen
-from coach.tui.render.text import Span
 from coach.tui.widgets.lines import LinesView
 from tests.installed import REPOSITORY
 from tests.tui.driving import Driver, opened

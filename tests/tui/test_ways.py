@@ -10,10 +10,10 @@ import pytest
 from textual.command import CommandList
 
 from coach.model.judging.finding import Diagnosis, Fix
+from coach.render.text import BLANK, plain
 from coach.tui.palette import GoTo, places_of
 from coach.tui.ports import RuleTitle
 from coach.tui.render.header import footer_line
-from coach.tui.render.text import BLANK, plain
 from tests.tui.driving import Driver, go_to, opened
 from tests.tui.fake_ports import FakePorts, FakeQuestions
 from tests.tui.fake_session import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from coach.model.errors import UserError
+from coach.render.text import Line, Span, line, muted
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.key_guard import KeyGuard
 from coach.tui.render.error import error_lines
-from coach.tui.render.text import Line, Span, line, muted
 
 _MAX_ERROR_LINES = 8
 

@@ -7,9 +7,9 @@ Screens with saved filters, columns and order have another base (table_views.py)
 from __future__ import annotations
 
 from coach.model.judging.finding import Finding
+from coach.render.text import printable
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.fix_way import fix_way
-from coach.tui.render.text import printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 

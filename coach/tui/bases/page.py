@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
+from coach.render.text import Line
 from coach.tui.bases.screen import CoachScreen
-from coach.tui.render.text import Line
 from coach.tui.widgets.lines import LinesView
 
 

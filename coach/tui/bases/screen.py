@@ -14,6 +14,7 @@ from textual.widget import Widget
 
 from coach.analysis.judging.ranking import worst
 from coach.model.snapshot import Snapshot
+from coach.render.text import BLANK, Line, Span, line, muted, printable
 from coach.tui.context import Context
 from coach.tui.keys import Key, bindings_of, keys_of, reason_off, why_dead
 from coach.tui.messages import (
@@ -38,7 +39,6 @@ from coach.tui.render.header import (
     spending_line,
     top_line,
 )
-from coach.tui.render.text import BLANK, Line, Span, line, muted, printable
 from coach.tui.screen_specs import HOME, ScreenSpec, by_name
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.status_bar import Banner, CaptionBar, KeyBar, TopBar

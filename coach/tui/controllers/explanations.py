@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coach.analysis.explaining.words import Explained
+from coach.render.text import printable
 from coach.tui import messages
 from coach.tui.render.cluster import NODE_COLUMNS, node_rows
 from coach.tui.render.explained import explain_cells, explain_gpus
 from coach.tui.render.explained_job import explain_job_page
 from coach.tui.render.finding import told_finding
-from coach.tui.render.text import printable
 from coach.tui.stage import Stage
 from coach.tui.widgets.keyed_table import KeyedTable
 

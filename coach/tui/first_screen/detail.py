@@ -14,12 +14,12 @@ from coach.analysis.queueing.arrays import FoldedJob, fold
 from coach.analysis.queueing.free_gpus import free_gpus
 from coach.late import late
 from coach.model.slurm.cluster import Job
+from coach.render.text import line, muted, printable, short_id
 from coach.tui.context import Context
 from coach.tui.job_subject import JobSubject, job_subject
 from coach.tui.render.allocation import node_fact_lines
 from coach.tui.render.finding import cause_place
 from coach.tui.render.queue import QueueRow, folded_of, is_own, job_of
-from coach.tui.render.text import line, muted, printable, short_id
 from coach.tui.widgets.beside import Beside
 
 if TYPE_CHECKING:

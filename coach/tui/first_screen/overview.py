@@ -8,11 +8,11 @@ from functools import partial
 from coach.analysis.queueing.free_gpus import free_by_partition
 from coach.analysis.queueing.node_strip import Strip, strips_of
 from coach.model.slurm.cluster import Node, Partition
+from coach.render.text import Line
 from coach.tui.arrangement import Arranged
 from coach.tui.context import Context
 from coach.tui.render.cluster import FreeGpus, partition_lines
 from coach.tui.render.node_strip import DrawnStrip, drawn_strips, strip_lines
-from coach.tui.render.text import Line
 
 _HIGH = 30
 """On a terminal with fewer lines, this takes only one or two lines."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from coach.analysis.judging.ranking import RankedFinding, by_cause, went_wrong
 from coach.model.slurm.cluster import Job, is_final
+from coach.render.text import Line
 from coach.tui.context import Context
 from coach.tui.first_screen.arrays import Arrays
 from coach.tui.render.queue import EmptyBecause, empty_queue_note, is_own
 from coach.tui.render.running import curve_blocks, first_start_lines, heading, launch_lines, run_lines
 from coach.tui.render.table import Cell
-from coach.tui.render.text import Line
 from coach.tui.render.training import finding_cell, look_cell
 from coach.tui.training import Training, worst_of
 

@@ -14,9 +14,9 @@ from coach.analysis.jobs.belonging import run_as_job
 from coach.analysis.judging.ranking import RECENT_S, RankedFinding
 from coach.model.judging.finding import Severity
 from coach.model.slurm.cluster import Job, has_failed, is_final
+from coach.render.text import printable
 from coach.tui.context import Context
 from coach.tui.palette import GoTo, Place
-from coach.tui.render.text import printable
 from coach.workflows.watching.table_views import BUILT_IN, SavedView, View, is_view_name
 
 _MAX_PARTITIONS = 100

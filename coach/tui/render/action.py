@@ -9,7 +9,7 @@ from rich.cells import chop_cells
 
 from coach.analysis.jobs.eligible_jobs import list_jobs
 from coach.model.slurm.job_action import JobAction, Verb
-from coach.tui.render.text import BLANK, Line, Span, clip, line, muted, plural, printable, strong, wrap
+from coach.render.text import BLANK, Line, Span, clip, line, muted, plural, printable, strong, wrap
 
 _HEADS = {
     Verb.CANCEL: "Cancel",

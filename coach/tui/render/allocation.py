@@ -9,9 +9,8 @@ from coach.analysis.queueing.free_gpus import GpuSlot, NodeGpus
 from coach.analysis.queueing.node_state import explain_state
 from coach.model.errors import OTHERS_JOBS, hidden_by_site
 from coach.model.slurm.cluster import Job, Node
-from coach.tui.render.pending import labelled
-from coach.tui.render.severity import job_state_tone, node_state_sign, node_state_tone
-from coach.tui.render.text import (
+from coach.render.severity import job_state_tone, node_state_sign, node_state_tone
+from coach.render.text import (
     UNKNOWN,
     Line,
     Span,
@@ -27,6 +26,7 @@ from coach.tui.render.text import (
     strong,
     whole,
 )
+from coach.tui.render.pending import labelled
 
 
 def node_fact_lines(node: Node, free: Sequence[NodeGpus], now_s: float, width: int) -> list[Line]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from coach.render.text import KeyLabel, Line, Span, age, line, line_width, printable, strong, wrap
 from coach.tui.question import Answer
-from coach.tui.render.text import KeyLabel, Line, Span, age, line, line_width, printable, strong, wrap
 
 
 def answer_line(

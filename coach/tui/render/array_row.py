@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from coach.analysis.judging.no_finding import Look, sign_of
 from coach.analysis.queueing.arrays import FoldedJob
+from coach.render.severity import severity_sign, severity_tone
+from coach.render.text import UNKNOWN, number, printable, whole_words
 from coach.tui.array_tasks import ArraySoFar, Best
 from coach.tui.render.curve import bar
-from coach.tui.render.severity import severity_sign, severity_tone
 from coach.tui.render.table import Cell
-from coach.tui.render.text import UNKNOWN, number, printable, whole_words
 from coach.tui.render.training import cpu_cell, memory_cell, power_cell, use_cell
 
 ArrayOf = Callable[[FoldedJob], ArraySoFar | None]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from coach.tui.render.text import UNKNOWN, clock, number
+from coach.render.text import UNKNOWN, clock, number
 
 _ROUND = (1.0, 2.0, 5.0, 10.0)
 _ROUND_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)

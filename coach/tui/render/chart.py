@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, groupby
 
+from coach.render.text import UNKNOWN, Line, Span, Tone, clip, crop, fit, line, muted, printable, strong
 from coach.tui.render.axis import Scale, XAxis, scale_of, tick_label
-from coach.tui.render.text import UNKNOWN, Line, Span, Tone, clip, crop, fit, line, muted, printable, strong
 
 Point = tuple[float, float | None]
 

@@ -10,9 +10,8 @@ from coach.analysis.queueing.free_gpus import TypeGpus
 from coach.lookback.glance import DeviceUse
 from coach.model.errors import hidden_by_site
 from coach.model.slurm.cluster import GpuCount, Node, Partition
-from coach.tui.render.severity import node_state_sign, node_state_tone
-from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
-from coach.tui.render.text import (
+from coach.render.severity import node_state_sign, node_state_tone
+from coach.render.text import (
     UNKNOWN,
     Line,
     Span,
@@ -26,6 +25,7 @@ from coach.tui.render.text import (
     printable,
     whole,
 )
+from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
 from coach.tui.render.training import memory_cell, power_cell, use_cell
 
 NODE_COLUMNS = (

@@ -21,9 +21,9 @@ from coach.analysis.teaching.cohort_standing import (
     without_a_run,
 )
 from coach.model.teaching.cohort import Cohort, Person, Summary
-from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
+from coach.render.severity import job_state_tone, severity_sign, severity_tone
+from coach.render.text import Line, Span, Tone, age, fit, line, number, printable, wrap
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import Line, Span, Tone, age, fit, line, number, printable, wrap
 
 COHORT_COLUMNS = (
     Column("user", "USER", 10, grow=2),

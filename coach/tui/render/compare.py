@@ -20,9 +20,8 @@ from coach.analysis.comparing.two_runs import (
     Row,
 )
 from coach.model.training.run import Run
-from coach.tui.render.finding import changes_text, value_text
-from coach.tui.render.severity import state_span
-from coach.tui.render.text import (
+from coach.render.severity import state_span
+from coach.render.text import (
     BLANK,
     UNKNOWN,
     Line,
@@ -41,6 +40,7 @@ from coach.tui.render.text import (
     with_noise,
     wrap,
 )
+from coach.tui.render.finding import changes_text, value_text
 
 _UNITS: dict[str, Callable[[float | None], str]] = {"s": seconds, "MiB": mib}
 _WIDE = 100

@@ -17,6 +17,8 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.telemetry import GpuSample
+from coach.render.severity import severity_sign, severity_tone
+from coach.render.text import UNKNOWN, Line, Tone, number, seconds
 from coach.tui.render.axis import XAxis
 from coach.tui.render.chart import (
     BLANK_CELL,
@@ -31,8 +33,6 @@ from coach.tui.render.chart import (
     newest_value,
 )
 from coach.tui.render.gpus import name_among
-from coach.tui.render.severity import severity_sign, severity_tone
-from coach.tui.render.text import UNKNOWN, Line, Tone, number, seconds
 
 MIN_TIMED = 0.5
 """The least share of points with a time that gives an axis of time."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from itertools import takewhile
 
+from coach.render.text import Line, Span, crop, fit, line, muted, number, strong
 from coach.tui.render.axis import scale_of
 from coach.tui.render.chart import Point, plot
-from coach.tui.render.text import Line, Span, crop, fit, line, muted, number, strong
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")

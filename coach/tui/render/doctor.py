@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coach.model.judging.doctor_report import Check, CheckState, Report
-from coach.tui.render.text import BLANK, UNKNOWN, Line, Span, Tone, line, muted, printable, strong, wrap
+from coach.render.text import BLANK, UNKNOWN, Line, Span, Tone, line, muted, printable, strong, wrap
 
 _SIGNS: dict[CheckState, tuple[str, Tone]] = {
     CheckState.OK: ("✓", "good"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from coach.render.text import BLANK, KeyLabel, Line, Span, Tone, line, muted, printable, strong, wrap
 from coach.tui.render.finding import whole_lines
 from coach.tui.render.recipes import markdown_lines
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import BLANK, KeyLabel, Line, Span, Tone, line, muted, printable, strong, wrap
 from coach.workflows.teaching.drill_answer import Judgement
 from coach.workflows.teaching.drills import DrillEntry
 

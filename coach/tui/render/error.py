@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coach.model.errors import UserError
-from coach.tui.render.text import Line, Span, line, printable, wrap
+from coach.render.text import Line, Span, line, printable, wrap
 
 
 def error_lines(error: UserError, width: int) -> list[Line]:

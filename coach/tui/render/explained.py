@@ -14,9 +14,8 @@ from coach.model.judging.finding import Finding
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import SourceStatus
 from coach.model.training.telemetry import GpuSample
-from coach.tui.render.severity import severity_sign, severity_tone
-from coach.tui.render.table import Cell, Column
-from coach.tui.render.text import (
+from coach.render.severity import severity_sign, severity_tone
+from coach.render.text import (
     BLANK,
     UNKNOWN,
     Line,
@@ -31,6 +30,7 @@ from coach.tui.render.text import (
     strong,
     wrap,
 )
+from coach.tui.render.table import Cell, Column
 
 TWO_COLUMNS = 110
 """From this width on, the meaning of a value stands beside its source."""

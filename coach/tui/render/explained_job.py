@@ -10,9 +10,9 @@ from coach.analysis.queueing.arrays import FoldedJob
 from coach.lookback.history import History
 from coach.model.training.metrics import Step
 from coach.model.training.run import Run
+from coach.render.text import number
 from coach.tui.render.explained import explain_cells, explain_gpus
 from coach.tui.render.queue import JOB_COLUMNS, Queue, job_rows
-from coach.tui.render.text import number
 
 _OF_JOB = ("state", "reason", "nodes", "gpus", "used", "left")
 _NEWEST = 20

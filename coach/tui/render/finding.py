@@ -11,8 +11,8 @@ from coach.analysis.judging.outcome_words import outcome_text
 from coach.analysis.spelling.numbers import short_number
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.judging.finding import SITE_ADVICE, Diagnosis, Evidence, Finding, Fix
-from coach.tui.render.severity import severity_sign, severity_span, severity_tone
-from coach.tui.render.text import (
+from coach.render.severity import severity_sign, severity_span, severity_tone
+from coach.render.text import (
     BLANK,
     UNKNOWN,
     KeyLabel,

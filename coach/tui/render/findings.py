@@ -9,9 +9,9 @@ from coach.analysis.judging.no_finding import Look
 from coach.analysis.judging.ranking import RankedFinding, has_gone_wrong
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.judging.finding import Diagnosis, Severity
-from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
+from coach.render.severity import job_state_tone, severity_sign, severity_tone
+from coach.render.text import UNKNOWN, KeyLabel, Line, Span, age, muted, number, printable, short_id
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import UNKNOWN, KeyLabel, Line, Span, age, muted, number, printable, short_id
 
 VERDICT_COLUMNS = ("severity", "rule", "job", "summary", "lost")
 """The columns for jobs' most severe findings on screens with another subject."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Finding
-from coach.tui.ports import PARENT_CHOICES
-from coach.tui.render.finding import evidence_text, subject_text
-from coach.tui.render.severity import severity_span, severity_tone
-from coach.tui.render.text import (
+from coach.render.severity import severity_span, severity_tone
+from coach.render.text import (
     BLANK,
     KeyLabel,
     Line,
@@ -22,6 +20,8 @@ from coach.tui.render.text import (
     strong,
     wrap,
 )
+from coach.tui.ports import PARENT_CHOICES
+from coach.tui.render.finding import evidence_text, subject_text
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
 
 _MAX_LOST = 3

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coach.analysis.spelling.slurm import format_time
+from coach.render.text import BLANK, Line, Span, line, muted, printable, strong, wrap
 from coach.tui.render.fix import diff_lines, why_lines
-from coach.tui.render.text import BLANK, Line, Span, line, muted, printable, strong, wrap
 
 if TYPE_CHECKING:
     from coach.launch.resubmission import Resubmission

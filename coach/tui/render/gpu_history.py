@@ -18,11 +18,11 @@ from coach.analysis.measured.gpu_quantities import (
 )
 from coach.lookback.history import History
 from coach.model.training.telemetry import ProcessSample
+from coach.render.text import UNKNOWN, Line, age, line, mib, muted, number, percent, printable, whole
 from coach.tui.render.axis import XAxis
 from coach.tui.render.chart import STROKES, Chart, Point, chart_lines
 from coach.tui.render.gpus import name_among, newest_samples, short_name_of
 from coach.tui.render.table import Cell, Column, Row, fit_columns, header_line, natural, row_line
-from coach.tui.render.text import UNKNOWN, Line, age, line, mib, muted, number, percent, printable, whole
 
 MAX_PAST_S = 3600.0
 _ALWAYS = (POWER, UTILIZATION, MEMORY, TEMPERATURE)

@@ -17,10 +17,7 @@ from coach.analysis.measured.gpu_quantities import (
 from coach.analysis.measured.provenance import visible_gpus
 from coach.lookback.history import History
 from coach.model.training.telemetry import GpuSample, Rung
-from coach.tui.render.curve import bar, sparkline
-from coach.tui.render.heat import HeatRow, heat_lines
-from coach.tui.render.table import Cell, Column, Row, fit_columns, header_line, row_line
-from coach.tui.render.text import (
+from coach.render.text import (
     UNKNOWN,
     KeyLabel,
     Line,
@@ -38,6 +35,9 @@ from coach.tui.render.text import (
     strong,
     whole,
 )
+from coach.tui.render.curve import bar, sparkline
+from coach.tui.render.heat import HeatRow, heat_lines
+from coach.tui.render.table import Cell, Column, Row, fit_columns, header_line, row_line
 
 STALE_S = 30.0
 """Samples older than this, in seconds, are not shown as current."""

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, WORLD_SIZE, Group, Point
 from coach.analysis.comparing.time_to_target import TimeToTarget, not_reached_words
-from coach.tui.render.severity import job_state_tone
-from coach.tui.render.table import Cell, Column, Layout, Row, fit_columns, header_line, row_line
-from coach.tui.render.text import (
+from coach.render.severity import job_state_tone
+from coach.render.text import (
     BLANK,
     UNKNOWN,
     Line,
@@ -25,6 +24,7 @@ from coach.tui.render.text import (
     with_noise,
     wrap,
 )
+from coach.tui.render.table import Cell, Column, Layout, Row, fit_columns, header_line, row_line
 
 _RESULTS = (("eval_accuracy", "EVAL ACC"), ("eval_loss", "EVAL LOSS"), ("loss", "LOSS"))
 """The metrics of a training's result, with their titles."""

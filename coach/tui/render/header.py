@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from coach.model.snapshot import Snapshot, SourceStatus
-from coach.tui.render.text import (
+from coach.render.text import (
     Line,
     Span,
     age,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
 
-from coach.tui.render.text import UNKNOWN, Line, Span, Tone, clip, fit, line, muted, pad, printable
+from coach.render.text import UNKNOWN, Line, Span, Tone, clip, fit, line, muted, pad, printable
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _FAR = "▲"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from coach.render.text import BLANK, Line, Span, Tone, line, muted, plural, strong, wrap
 from coach.tui.render.header import MAX_HINTS
-from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, plural, strong, wrap
 
 HelpRow = tuple[str, str, str, str | None]
 """(key, description, tooltip, reason if it is off)."""

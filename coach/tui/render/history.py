@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import is_final
+from coach.render.severity import job_state_tone
+from coach.render.text import UNKNOWN, Line, age, clock, mib, percent, printable, short_id, whole
 from coach.tui.render.pending import labelled
-from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import UNKNOWN, Line, age, clock, mib, percent, printable, short_id, whole
 
 HISTORY_COLUMNS = (
     Column("job_id", "JOB ID", 10, grow=2),

@@ -8,10 +8,8 @@ from coach.analysis.queueing.arrays import format_tasks
 from coach.analysis.queueing.free_gpus import GpuSlot, NodeGpus
 from coach.analysis.spelling.printable import cut
 from coach.model.slurm.cluster import Job, Node, is_final
-from coach.tui.render.allocation import node_fact_lines
-from coach.tui.render.queue import is_own, state_words
-from coach.tui.render.severity import state_span
-from coach.tui.render.text import (
+from coach.render.severity import state_span
+from coach.render.text import (
     BLANK,
     UNKNOWN,
     KeyLabel,
@@ -28,6 +26,8 @@ from coach.tui.render.text import (
     strong,
     whole,
 )
+from coach.tui.render.allocation import node_fact_lines
+from coach.tui.render.queue import is_own, state_words
 
 _FACT_WIDTH = 30
 """The least width of a column of facts."""

@@ -3,10 +3,10 @@ for data."""
 
 from __future__ import annotations
 
+from coach.render.text import Line
 from coach.tui.job_subject import JobSubject
 from coach.tui.render import run as runs
 from coach.tui.render.course import CourseView, axis_of, course_lines, notes_of
-from coach.tui.render.text import Line
 
 MIN_HEIGHT = 9
 """The least number of lines of a job's charts, however long its page is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coach.model.training.run import Run
+from coach.render.text import BLANK, Line
 from coach.tui.job_subject import JobSubject
 from coach.tui.question import Question
 from coach.tui.render.answer import answer_line
@@ -13,7 +14,6 @@ from coach.tui.render.queue import is_own
 from coach.tui.render.ranks import rank_view_lines
 from coach.tui.render.stacks import burst_lines
 from coach.tui.render.telemetry import step_use_lines, telemetry_lines
-from coach.tui.render.text import BLANK, Line
 
 _MANY_GPUS = 8
 _MANY_RANKS = 8

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from coach.analysis.queueing.arrays import unfold
 from coach.model.errors import OTHERS_JOBS, hidden_by_site
+from coach.render.text import BLANK, Line, beside, line, mib, muted, printable
 from coach.tui.job_subject import JobSubject
 from coach.tui.question import Question
 from coach.tui.render import finding as findings
@@ -18,7 +19,6 @@ from coach.tui.render.job_course import course_rows
 from coach.tui.render.job_devices import device_lines
 from coach.tui.render.pending import failed_alike_lines, labelled, place_lines, task_lines, why_lines
 from coach.tui.render.progress import progress_lines
-from coach.tui.render.text import BLANK, Line, beside, line, mib, muted, printable
 
 if TYPE_CHECKING:
     from coach.analysis.queueing.ahead import Standing

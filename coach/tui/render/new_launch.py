@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coach.render.text import Line, Span, age, clip, line, muted, printable
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import Line, Span, age, clip, line, muted, printable
 from coach.workflows.launching.launchables import Launchable, Launchables
 
 LAUNCH_COLUMNS = (

@@ -12,10 +12,10 @@ from coach.analysis.spelling.printable import printable
 from coach.lookback.history import History
 from coach.lookback.node_past import NodePast
 from coach.model.slurm.cluster import Node
+from coach.render.text import UNKNOWN, KeyLabel, Line, clip, line, mib, muted, number, whole
 from coach.tui.render.axis import XAxis
 from coach.tui.render.chart import Chart, Point, chart_lines
 from coach.tui.render.course import gpu_charts_of
-from coach.tui.render.text import UNKNOWN, KeyLabel, Line, clip, line, mib, muted, number, whole
 
 MAX_PAST_S = 4 * 3600.0
 

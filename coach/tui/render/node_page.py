@@ -9,13 +9,7 @@ from coach.analysis.queueing.free_gpus import GpuSlot, NodeGpus
 from coach.lookback.node_past import NodePast
 from coach.model.slurm.cluster import GpuAllocation, Job, Node
 from coach.model.training.telemetry import GpuSample
-from coach.tui.question import Answer
-from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
-from coach.tui.render.answer import answer_line
-from coach.tui.render.curve import bar
-from coach.tui.render.node_hours import Measured as Measured
-from coach.tui.render.node_hours import past_lines
-from coach.tui.render.text import (
+from coach.render.text import (
     BLANK,
     KeyLabel,
     Line,
@@ -29,6 +23,12 @@ from coach.tui.render.text import (
     printable,
     whole,
 )
+from coach.tui.question import Answer
+from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
+from coach.tui.render.answer import answer_line
+from coach.tui.render.curve import bar
+from coach.tui.render.node_hours import Measured as Measured
+from coach.tui.render.node_hours import past_lines
 
 WIDE = 108
 """From this width on the facts stand beside the GPUs."""

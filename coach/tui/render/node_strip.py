@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from coach.analysis.queueing.node_strip import NodeShare, Strip
 from coach.lookback.glance import DeviceUse, together
-from coach.tui.render.curve import sparkline
-from coach.tui.render.text import (
+from coach.render.text import (
     Line,
     Span,
     age,
@@ -22,6 +21,7 @@ from coach.tui.render.text import (
     printable,
     strong,
 )
+from coach.tui.render.curve import sparkline
 
 _TAKEN, _FREE, _BLOCKED, _UNKNOWN = "█", "░", "×", "·"
 _LABEL = 9

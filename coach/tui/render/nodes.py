@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from coach.lookback.history import History
 from coach.model.training.metrics import Step
 from coach.model.training.telemetry import GpuSample, HostSample, SensorGap
-from coach.tui.render.curve import bar, sparkline
-from coach.tui.render.text import (
+from coach.render.text import (
     Line,
     Span,
     age,
@@ -25,6 +24,7 @@ from coach.tui.render.text import (
     strong,
     whole,
 )
+from coach.tui.render.curve import bar, sparkline
 
 _RECENT_STEPS = 50
 _SMALL_SPREAD = 0.1

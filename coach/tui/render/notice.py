@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coach.analysis.jobs.notices import Notice
-from coach.tui.render.text import printable
+from coach.render.text import printable
 
 MAX_TEXT = 200
 OFFER = (

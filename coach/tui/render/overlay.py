@@ -11,10 +11,8 @@ from itertools import cycle
 
 from coach.analysis.jobs.progress import recent_rate
 from coach.lookback.history import CurvePoint, History
-from coach.tui.render.axis import XAxis
-from coach.tui.render.chart import STROKES, Chart, Point, chart_lines, led_by, newest_value
-from coach.tui.render.severity import state_span
-from coach.tui.render.text import (
+from coach.render.severity import state_span
+from coach.render.text import (
     UNKNOWN,
     KeyLabel,
     Line,
@@ -29,6 +27,8 @@ from coach.tui.render.text import (
     short_id,
     strong,
 )
+from coach.tui.render.axis import XAxis
+from coach.tui.render.chart import STROKES, Chart, Point, chart_lines, led_by, newest_value
 
 MAX_RUNS = 6
 LETTERS = "ABCDEF"

@@ -16,8 +16,8 @@ from coach.model.slurm.accounting import FairShare, Limits, Part, PriorityFactor
 from coach.model.slurm.cluster import Job, Partition, Reservation, has_failed, is_final
 from coach.model.training.other_machine import rough_age
 from coach.node.brake import CAUSE, kind_of_cause
-from coach.tui.render.severity import severity_tone
-from coach.tui.render.text import (
+from coach.render.severity import severity_tone
+from coach.render.text import (
     BLANK,
     UNKNOWN,
     KeyLabel,

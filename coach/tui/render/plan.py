@@ -15,8 +15,7 @@ from coach.launch.refusal import Choice, Refused, option_of
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan, Resources, SweepPoint
-from coach.tui.render.error import error_lines
-from coach.tui.render.text import (
+from coach.render.text import (
     Line,
     Span,
     Tone,
@@ -30,6 +29,7 @@ from coach.tui.render.text import (
     whole_words,
     wrap,
 )
+from coach.tui.render.error import error_lines
 
 PARAMETER = "set."
 LOCKED, REFUSED = "▪", "✖"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from coach.analysis.jobs.progress import Progress
+from coach.render.text import Line, Span, clip, clock, line, muted, strong
 from coach.tui.render.curve import bar
-from coach.tui.render.text import Line, Span, clip, clock, line, muted, strong
 
 _BAR_WIDTH = 12
 

@@ -13,11 +13,11 @@ from coach.analysis.queueing.pending_reasons import explain_job
 from coach.model.errors import OTHERS_JOBS, hidden_by_site
 from coach.model.slurm.cluster import Job
 from coach.model.training.other_machine import last_word, place
+from coach.render.severity import job_state_tone
+from coach.render.text import UNKNOWN, KeyLabel, Tone, age, clock, printable, short_id, whole, whole_words
 from coach.tui.render.array_row import ArrayOf, array_cells, array_verdict, nothing_of_array
 from coach.tui.render.pending import short_reason, start_words
-from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
-from coach.tui.render.text import UNKNOWN, KeyLabel, Tone, age, clock, printable, short_id, whole, whole_words
 from coach.tui.render.training import TrainingOf, nothing_of, training_cells
 
 _MORE_COLUMNS = (

@@ -14,8 +14,7 @@ from coach.analysis.measured.rank_standing import (
 )
 from coach.lookback.history import History
 from coach.model.training.run import Run
-from coach.tui.render.heat import HeatRow, heat_lines
-from coach.tui.render.text import (
+from coach.render.text import (
     UNKNOWN,
     Line,
     Span,
@@ -31,6 +30,7 @@ from coach.tui.render.text import (
     seconds,
     strong,
 )
+from coach.tui.render.heat import HeatRow, heat_lines
 
 _MOST_ODD = 3
 MAX_LISTED = 16

@@ -14,9 +14,7 @@ from coach.launch.parameters import Parameter
 from coach.launch.recipe import is_shipped
 from coach.launch.sweep_values import names_several
 from coach.model.errors import UserError
-from coach.tui.render.plan import in_words_of_the_form, script_lines
-from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import (
+from coach.render.text import (
     BLANK,
     Line,
     Span,
@@ -30,6 +28,8 @@ from coach.tui.render.text import (
     strong,
     wrap,
 )
+from coach.tui.render.plan import in_words_of_the_form, script_lines
+from coach.tui.render.table import Cell, Column, Row, searchable
 from coach.workflows.launching.recipes import Page, facts
 
 RECIPE_COLUMNS = (

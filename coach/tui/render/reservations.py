@@ -5,8 +5,7 @@ from __future__ import annotations
 from coach.model.slurm.accounting import Part
 from coach.model.slurm.cluster import Reservation
 from coach.model.training.other_machine import rough_age
-from coach.tui.render.pending import labelled
-from coach.tui.render.text import (
+from coach.render.text import (
     BLANK,
     UNKNOWN,
     Line,
@@ -19,6 +18,7 @@ from coach.tui.render.text import (
     printable,
     strong,
 )
+from coach.tui.render.pending import labelled
 
 
 def reservation_lines(

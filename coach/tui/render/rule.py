@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from coach.tui.render.text import BLANK, Line, line, printable, strong, wrap
+from coach.render.text import BLANK, Line, line, printable, strong, wrap
 
 
 def rule_lines(text: str, width: int) -> list[Line]:

@@ -12,11 +12,8 @@ from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.other_machine import told
 from coach.model.training.run import Run
-from coach.tui.render.curve import bar
-from coach.tui.render.finding import value_text
-from coach.tui.render.runs import is_elsewhere
-from coach.tui.render.severity import state_span
-from coach.tui.render.text import (
+from coach.render.severity import state_span
+from coach.render.text import (
     UNKNOWN,
     KeyLabel,
     Line,
@@ -34,6 +31,9 @@ from coach.tui.render.text import (
     strong,
     wrap,
 )
+from coach.tui.render.curve import bar
+from coach.tui.render.finding import value_text
+from coach.tui.render.runs import is_elsewhere
 
 
 def head_line(

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 
 from coach.model.slurm.cluster import Node, Partition
 from coach.model.training.run import Run
-from coach.tui.render.curve import curve_lines
-from coach.tui.render.run import parameters_text
-from coach.tui.render.severity import state_span
-from coach.tui.render.table import Cell
-from coach.tui.render.text import (
+from coach.render.severity import state_span
+from coach.render.text import (
     BLANK,
     KeyLabel,
     Line,
@@ -30,6 +27,9 @@ from coach.tui.render.text import (
     strong,
     wrap,
 )
+from coach.tui.render.curve import curve_lines
+from coach.tui.render.run import parameters_text
+from coach.tui.render.table import Cell
 from coach.tui.training import Training
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.other_machine import place
 from coach.model.training.run import Run, Submission
-from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
+from coach.render.severity import job_state_tone, severity_sign, severity_tone
+from coach.render.text import UNKNOWN, age, number, printable, short_id
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import UNKNOWN, age, number, printable, short_id
 
 RUN_COLUMNS = (
     Column("mark", "", 1),

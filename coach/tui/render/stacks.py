@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from coach.analysis.measured.stack_groups import Kind, ReportLine, merge, report
 from coach.model.training.other_machine import rough_age
 from coach.model.training.stacks import StackBurst, Stacks, StacksPlan
+from coach.render.text import BLANK, Line, Span, Tone, line, muted, printable, wrap
 from coach.tui.render.action import command_lines, note_lines
-from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, printable, wrap
 
 _TONES: dict[Kind, Tone] = {
     Kind.VERDICT: "strong",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coach.tui.render.text import KeyLabel, Line, Span, clip, line, line_width, muted, pad, printable
+from coach.render.text import KeyLabel, Line, Span, clip, line, line_width, muted, pad, printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, Protocol, TypeVar, overload
 
-from coach.tui.render.text import Line, Span, Tone, fit
+from coach.render.text import Line, Span, Tone, fit
 
 T = TypeVar("T")
 _DIGITS = re.compile("([0-9]+)")

@@ -9,9 +9,7 @@ from typing import Any
 from coach.analysis.measured.provenance import provenance
 from coach.lookback.history import History
 from coach.model.training.telemetry import GpuSample, HostSample, SensorGap, StepUse
-from coach.tui.question import Answer
-from coach.tui.render.answer import answer_line
-from coach.tui.render.text import (
+from coach.render.text import (
     UNKNOWN,
     KeyLabel,
     Line,
@@ -26,6 +24,8 @@ from coach.tui.render.text import (
     whole,
     wrap,
 )
+from coach.tui.question import Answer
+from coach.tui.render.answer import answer_line
 
 _MAX_NODES = 8
 

@@ -12,10 +12,10 @@ from coach.lookback.glance import DeviceUse
 from coach.lookback.history import CurvePoint
 from coach.model.judging.finding import Diagnosis, Finding
 from coach.model.slurm.cluster import Job
+from coach.render.severity import severity_sign, severity_tone
+from coach.render.text import UNKNOWN, age, clock, mib, number, printable, whole_words
 from coach.tui.render.curve import bar, sparkline
-from coach.tui.render.severity import severity_sign, severity_tone
 from coach.tui.render.table import Cell
-from coach.tui.render.text import UNKNOWN, age, clock, mib, number, printable, whole_words
 from coach.tui.training import Training
 
 TrainingOf = Callable[[Job], tuple[Training | None, Cell | None]]

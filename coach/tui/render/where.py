@@ -9,8 +9,7 @@ from coach.analysis.queueing.free_gpus import TypeGpus, why_no_access
 from coach.model.errors import hidden_by_site
 from coach.model.slurm.accounting import Limits
 from coach.model.slurm.cluster import Partition
-from coach.tui.render.cluster import FreeGpus
-from coach.tui.render.text import (
+from coach.render.text import (
     BLANK,
     Line,
     Span,
@@ -24,6 +23,7 @@ from coach.tui.render.text import (
     strong,
     whole,
 )
+from coach.tui.render.cluster import FreeGpus
 
 _MAY: dict[bool | None, Span] = {
     True: Span("● open to you", "good"),

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.model.launching.launch import LaunchRequest
+from coach.render.text import line, muted, short_id
 from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
 from coach.tui.keys import Key
 from coach.tui.messages import AnswerGiven, JudgementWanted, PlanOpened
 from coach.tui.render.drills import CHOICE_COLUMNS, GIVE_UP, choice_rows, judgement_lines
-from coach.tui.render.text import line, muted, short_id
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 from coach.workflows.teaching.drill_answer import Judgement

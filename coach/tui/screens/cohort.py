@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.model.teaching.cohort import Cohort, Person, Summary
+from coach.render.text import printable
 from coach.tui.bases.list import ListScreen
 from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Answer, Question
@@ -21,7 +22,6 @@ from coach.tui.render.cohort import (
     run_page,
     verdict_lines,
 )
-from coach.tui.render.text import printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView

@@ -10,11 +10,11 @@ from coach.analysis.comparing.two_runs import compare
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import SourceStatus
 from coach.model.training.run import Run
+from coach.render.text import BLANK, Line, beside, line, muted
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.render.compare import compare_lines, differing
 from coach.tui.render.overlay import Overlaid, OverlayView, overlay_lines, summary_lines
-from coach.tui.render.text import BLANK, Line, beside, line, muted
 from coach.tui.widgets.drawn import DrawnView
 
 _WIDE = 160

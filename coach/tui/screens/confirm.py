@@ -12,11 +12,11 @@ from coach.analysis.spelling.slurm import whole_minutes
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import JobAction, Verb
+from coach.render.text import line, muted
 from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
 from coach.tui.messages import ActionConfirmed, LimitEntered
 from coach.tui.render.action import action_lines, heading
-from coach.tui.render.text import line, muted
 from coach.tui.render.training import progress_words
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.text_field import TextField

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Report
+from coach.render.text import Line, Span, line
 from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.messages import ReportWanted
 from coach.tui.render.doctor import report_lines
 from coach.tui.render.error import error_lines
-from coach.tui.render.text import Line, Span, line
 
 
 class DoctorScreen(PageScreen, screen="doctor"):

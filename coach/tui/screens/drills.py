@@ -9,11 +9,11 @@ from textual.widget import Widget
 
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
+from coach.render.text import plural, printable
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
 from coach.tui.messages import DrillsWanted, PlanOpened, ScreenOpened
 from coach.tui.render.drills import DRILL_COLUMNS, drill_lines, drill_rows
-from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView

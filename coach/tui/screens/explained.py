@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from coach.analysis.explaining.words import Explained
 from coach.model.judging.finding import Finding
+from coach.render.text import Line
 from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.messages import ScreenOpened
 from coach.tui.render.explained import explain_finding, explained_lines
-from coach.tui.render.text import Line
 
 
 class ExplainedScreen(PageScreen, screen="explained"):

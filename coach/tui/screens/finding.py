@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from coach.model.judging.finding import Finding
+from coach.render.text import Line, crumb
 from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.fix_way import fix_way
 from coach.tui.messages import ScreenOpened
 from coach.tui.render.finding import finding_detail, finding_starts, look_line, proof_place
-from coach.tui.render.text import Line, crumb
 
 
 class FindingScreen(PageScreen, screen="finding"):

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
+from coach.render.text import Line, short_id
 from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
 from coach.tui.messages import FixRequested, RelaunchRequested
 from coach.tui.ports import PARENT_CHOICES
 from coach.tui.render.action import command_lines
 from coach.tui.render.fix import change_lines, diff_lines, parent_lines, why_lines
-from coach.tui.render.text import Line, short_id
 from coach.tui.widgets.lines import LinesView
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
 

@@ -14,12 +14,12 @@ from textual.widgets import Static
 from coach.launch.resubmission import Resubmission, submit_again
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import JobAction
+from coach.render.text import BLANK, line, muted
 from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
 from coach.tui.messages import ActionConfirmed
 from coach.tui.render.action import action_lines
 from coach.tui.render.foreign_fix import AGAIN_FIELDS, first_values, foreign_fix_lines
-from coach.tui.render.text import BLANK, line, muted
 from coach.tui.waiting_job import partition_limit_s, why_never_lines
 from coach.tui.widgets.form_field import FormField
 from coach.tui.widgets.lines import LinesView

@@ -9,6 +9,7 @@ from textual.widget import Widget
 
 from coach.analysis.measured.gpu_quantities import GpuKey
 from coach.lookback.history import History
+from coach.render.text import BLANK, Line, clip, crumb, line, muted, printable
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.render.gpu_history import history_lines, process_lines, searched
@@ -24,7 +25,6 @@ from coach.tui.render.gpus import (
 from coach.tui.render.nodes import gap_lines
 from coach.tui.render.ranks import MAX_LISTED, rank_view_lines, shown_quantity
 from coach.tui.render.table import natural
-from coach.tui.render.text import BLANK, Line, clip, crumb, line, muted, printable
 from coach.tui.widgets.drawn import DrawnView
 from coach.tui.widgets.filter_line import WORDS, FilterLine
 from coach.tui.widgets.lines import LinesView

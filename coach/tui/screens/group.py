@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from coach.analysis.comparing.sweep_table import Group, group_of, member_of, table
 from coach.model.snapshot import TargetSnapshot
+from coach.render.text import Line, line, muted
 from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.render.group import group_lines
-from coach.tui.render.text import Line, line, muted
 
 MAX_FOLLOWED = 12
 """The most runs that are followed: each means several files that are read repeatedly. The command line shows

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coach.config.keys import SCREEN_KEYS
+from coach.render.text import Line
 from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.keys import GROUPS, MOVES, Key, keys_of
 from coach.tui.render.header import Hint
 from coach.tui.render.help import HelpGroup, HelpRow, help_lines
-from coach.tui.render.text import Line
 from coach.tui.screen_specs import ScreenSpec
 
 

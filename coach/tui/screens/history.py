@@ -10,6 +10,7 @@ from textual.widget import Widget
 from coach.analysis.query.job_fields import past_job_vocabulary
 from coach.analysis.query.language import in_order
 from coach.model.slurm.accounting import PastJob
+from coach.render.text import Line, Span, line, plural, printable, wrap
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.bases.table_views import TableViewScreen
 from coach.tui.context import Context
@@ -18,7 +19,6 @@ from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Answer, Question
 from coach.tui.render.answer import answer_lines
 from coach.tui.render.history import HISTORY_COLUMNS, history_rows, past_key
-from coach.tui.render.text import Line, Span, line, plural, printable, wrap
 from coach.tui.table_view import TableView
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable

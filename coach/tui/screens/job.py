@@ -17,6 +17,7 @@ from coach.analysis.queueing.free_gpus import GpuSlot, allocation_map
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run
+from coach.render.text import crumb, line, muted, printable
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
@@ -28,7 +29,6 @@ from coach.tui.question import Question
 from coach.tui.render.finding import cause_place
 from coach.tui.render.job_page import facts_lines, hidden_job_words, page_lines
 from coach.tui.render.queue import is_own
-from coach.tui.render.text import crumb, line, muted, printable
 from coach.tui.widgets.cause_and_log import CauseAndLog
 
 _JOB_ID = re.compile(r"\d{1,18}(?:_\d{1,9})?", re.ASCII)

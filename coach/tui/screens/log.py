@@ -10,11 +10,11 @@ from textual.widget import Widget
 from coach.model.errors import UserError
 from coach.model.training.log import LogFile, LogTail
 from coach.model.training.log_window import LogLook, LogWindow, folds_case
+from coach.render.text import KeyLabel, clip, crumb, line, muted, printable
 from coach.trusted import UNKNOWN_USER
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import LogWanted, PagerRequested
-from coach.tui.render.text import KeyLabel, clip, crumb, line, muted, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_pager import LogPager

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
+from coach.render.text import plural
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
 from coach.tui.messages import LaunchableOpened, LaunchablesWanted
 from coach.tui.render.new_launch import LAUNCH_COLUMNS, launch_key, launch_rows, place_lines, shown_columns
-from coach.tui.render.text import plural
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from coach.analysis.queueing.free_gpus import allocation_map, free_gpus
 from coach.model.slurm.cluster import GpuAllocation, Job, Node, is_final
+from coach.render.text import Line, line, muted
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
@@ -12,7 +13,6 @@ from coach.tui.messages import ExplainWanted, ScreenShown, Wanted
 from coach.tui.question import Answer, Question
 from coach.tui.render.node_page import Measured, NodeSubject, page_lines
 from coach.tui.render.queue import is_own
-from coach.tui.render.text import Line, line, muted
 
 
 class NodeScreen(PageScreen, screen="node"):

@@ -13,6 +13,7 @@ from textual.widgets import Static
 from coach.launch.refusal import Choice, Refused, field_named
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan
+from coach.render.text import line, muted
 from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
 from coach.tui.messages import PlanRequested, SubmitRequested
@@ -31,7 +32,6 @@ from coach.tui.render.plan import (
     script_lines,
     what_is_submitted,
 )
-from coach.tui.render.text import line, muted
 from coach.tui.widgets.field_list import FieldList
 from coach.tui.widgets.form_field import FormField
 from coach.tui.widgets.lines import LinesView

@@ -12,6 +12,7 @@ from textual.widgets import Static
 from coach.launch.parameters import Parameter, show
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
+from coach.render.text import Line, line, muted, plural, printable
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
 from coach.tui.messages import PlanOpened, RecipesWanted, ScriptRequested
@@ -28,7 +29,6 @@ from coach.tui.render.recipes import (
     side_by_side,
     wrong_words,
 )
-from coach.tui.render.text import Line, line, muted, plural, printable
 from coach.tui.widgets.field_list import FieldList
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.form_field import FormField

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from coach.model.slurm.accounting import Part
 from coach.model.slurm.cluster import Reservation
+from coach.render.text import Line
 from coach.tui.bases.page import PageScreen
 from coach.tui.messages import Wanted
 from coach.tui.question import Answer, Question
 from coach.tui.render.answer import answer_line
 from coach.tui.render.reservations import reservation_lines
-from coach.tui.render.text import Line
 
 
 class ReservationsScreen(PageScreen, screen="reservations"):

@@ -4,13 +4,13 @@ page looks like a lesson."""
 from __future__ import annotations
 
 from coach.model.errors import UserError
+from coach.render.text import Line, line, muted
 from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
 from coach.tui.messages import RuleWanted
 from coach.tui.render.error import error_lines
 from coach.tui.render.recipes import markdown_lines
 from coach.tui.render.rule import rule_lines
-from coach.tui.render.text import Line, line, muted
 
 
 class RuleScreen(PageScreen, screen="rule"):

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
+from coach.render.text import plural
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_run
 from coach.tui.messages import ScreenOpened
 from coach.tui.render.overlay import MAX_RUNS
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
-from coach.tui.render.text import plural
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.model.training.stacks import Stacks, StacksPlan
+from coach.render.text import Line, clip, line, muted, printable, strong
 from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
 from coach.tui.keys import Key
 from coach.tui.messages import StacksRequested, StacksWanted
 from coach.tui.render.stacks import question_lines, stacks_lines
-from coach.tui.render.text import Line, clip, line, muted, printable, strong
 from coach.tui.widgets.lines import LinesView
 
 _PLANNING = "finding a way into the job…"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from coach.analysis.queueing.free_gpus import free_by_partition
+from coach.render.text import Line
 from coach.tui.arrangement import Arranged
 from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
@@ -12,7 +13,6 @@ from coach.tui.messages import Done, Wanted
 from coach.tui.question import Answer, Question
 from coach.tui.render.answer import answer_line
 from coach.tui.render.cluster import FreeGpus
-from coach.tui.render.text import Line
 from coach.tui.render.where import where_lines
 from coach.workflows.jobs.place_in_queue import PlaceInQueue
 

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from coach.model.training.log import LogTail
-from coach.tui.render.text import Line
+from coach.render.text import Line
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_tail import LogView
 

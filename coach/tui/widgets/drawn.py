@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from textual import events
 
-from coach.tui.render.text import Line
+from coach.render.text import Line
 from coach.tui.widgets.lines import LinesView
 
 Draw = Callable[[int, int], Sequence[Line]]

@@ -15,6 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
+from coach.render.text import Line, Span, line, muted, pad
 from coach.tui.render.table import (
     Cell,
     Column,
@@ -27,7 +28,6 @@ from coach.tui.render.table import (
     header_line,
     matching,
 )
-from coach.tui.render.text import Line, Span, line, muted, pad
 from coach.tui.theme import paint_of
 from coach.tui.widgets.lines import LinesView
 

@@ -18,7 +18,7 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from coach.tui.render.text import Line, Tone, line_width, printable
+from coach.render.text import Line, Tone, line_width, printable
 from coach.tui.theme import paint_of
 
 _MOVES: list[BindingType] = [

@@ -15,7 +15,7 @@ from textual.geometry import Size
 from textual.message import Message
 
 from coach.model.training.log_window import LogWindow, folds_case
-from coach.tui.render.text import Line, Span, Tone, line_width, muted, printable
+from coach.render.text import Line, Span, Tone, line_width, muted, printable
 from coach.tui.widgets.lines import LinesView
 
 _MIN_NUMBERED_WIDTH = 100

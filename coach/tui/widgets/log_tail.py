@@ -4,7 +4,7 @@ scrolls up."""
 from __future__ import annotations
 
 from coach.model.training.log import LogTail
-from coach.tui.render.text import Line, Span, age, line, muted, printable
+from coach.render.text import Line, Span, age, line, muted, printable
 from coach.tui.widgets.lines import LinesView
 
 SILENT_S = 60.0

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
+from coach.render.text import BLANK, Line
 from coach.tui.context import Context
 from coach.tui.render.header import Hint, footer_line
 from coach.tui.render.story import caption_line
-from coach.tui.render.text import BLANK, Line
 from coach.tui.screen_specs import HOME, ScreenSpec
 from coach.tui.widgets.lines import LinesView
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from coach.render.text import plain
 from coach.tui.question import Answer
 from coach.tui.render.answer import answer_line, answer_lines
-from coach.tui.render.text import plain
 from tests.tui.fake_session import NOW_S
 
 

@@ -10,10 +10,10 @@ import pytest
 from coach.lookback.glance import DeviceUse, Glance
 from coach.lookback.history import CurvePoint
 from coach.model.judging.finding import Severity
+from coach.render.text import plain
 from coach.tui.array_tasks import ArraySoFar, Task, array_so_far
 from coach.tui.render.queue import JOB_COLUMNS, job_rows, queue_of, training_columns
 from coach.tui.render.table import fit_columns, row_line
-from coach.tui.render.text import plain
 from coach.tui.training import Training
 from tests.tui.fake_session import NOW_S, make_job, nan_diagnosis
 

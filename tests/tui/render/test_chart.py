@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from coach.render.text import line_width, plain
 from coach.tui.render.axis import XAxis
 from coach.tui.render.chart import Chart, Mark, Notes, Stretch, chart_lines, plot
 from coach.tui.render.curve import curve_lines
-from coach.tui.render.text import line_width, plain
 
 NAN = float("nan")
 

@@ -18,8 +18,8 @@ from coach.analysis.comparing.two_runs import (
     FoundIn,
     Row,
 )
+from coach.render.text import line_width, plain
 from coach.tui.render.compare import compare_lines
-from coach.tui.render.text import line_width, plain
 
 ROWS = (
     Row("throughput", "samples/s", 1234.5, 130.0, 1244.5, 12.0, 1.01, NO_DIFFERENCE, "× 1.00 ± 0.16"),

@@ -9,10 +9,10 @@ import pytest
 
 from coach.lookback.history import History
 from coach.model.training.metrics import MetricEvent, Step
+from coach.render.text import line_width, plain
 from coach.tui.render.axis import XAxis, duration
 from coach.tui.render.chart import NO_NOTES
 from coach.tui.render.course import CourseView, axis_of, course_lines, notes_of
-from coach.tui.render.text import line_width, plain
 from tests.tui.driving import opened
 from tests.tui.fake_session import NOW_S, make_history, nan_diagnosis
 from tests.tui.gpu_jobs import make_gpu, make_gpu_job

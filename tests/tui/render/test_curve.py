@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coach.render.text import line_width, plain
 from coach.tui.render.curve import bar, curve_lines, sparkline
-from coach.tui.render.text import line_width, plain
 
 
 def test_a_value_that_is_not_finite_breaks_the_line_and_is_named() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coach.render.text import plain
 from coach.tui.render.job import job_lines
 from coach.tui.render.queue import JOB_COLUMNS, job_rows, queue_of
 from coach.tui.render.run import head_line
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
 from coach.tui.render.table import Column, Row
-from coach.tui.render.text import plain
 from tests.tui.fake_session import NOW_S, make_job, make_run, make_target
 
 HIDDEN = {"host": "login2", "is_visible": False, "last_word_time_s": NOW_S - 180.0}

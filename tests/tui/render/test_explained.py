@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from coach.analysis.explaining.words import Explained
+from coach.render.text import line_width, plain
 from coach.tui.render.explained import explain_cells, explained_lines
 from coach.tui.render.explained_job import explain_job_page
 from coach.tui.render.queue import JOB_COLUMNS, Queue, job_rows
 from coach.tui.render.table import Cell, Column
-from coach.tui.render.text import line_width, plain
 from tests.tui.fake_session import NOW_S, make_history, make_job, make_run, status
 
 

@@ -10,8 +10,8 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Finding, Fix, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
+from coach.render.text import plain
 from coach.tui.render.fix import parent_lines
-from coach.tui.render.text import plain
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
 from tests.rules.examples import run
 from tests.tui.fake_ports import LOST, FakeFixes

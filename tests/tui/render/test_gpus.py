@@ -8,6 +8,7 @@ import pytest
 
 from coach.analysis.measured.gpu_quantities import UTILIZATION
 from coach.model.training.telemetry import GpuEvent, GpuHealth, GpuLink, HostSample, Rung
+from coach.render.text import Line, line_width, plain
 from coach.tui.render.gpu_history import history_lines, process_lines
 from coach.tui.render.gpus import (
     grid_lines,
@@ -18,7 +19,6 @@ from coach.tui.render.gpus import (
     spread_lines,
     trouble_lines,
 )
-from coach.tui.render.text import Line, line_width, plain
 from tests.tui.fake_session import NOW_S
 from tests.tui.gpu_jobs import make_gpu, make_gpu_job
 

@@ -14,8 +14,8 @@ from coach.cli.compare import print_group
 from coach.lookback.history import History
 from coach.model.judging.finding import Finding, Severity, Subject
 from coach.model.training.metrics import Step
+from coach.render.text import line_width, plain
 from coach.tui.render.group import group_lines
-from coach.tui.render.text import line_width, plain
 
 NOTHING = Measured(None, None, None, None, None)
 REACHED = TimeToTarget(0.9, True, False, 120, 0.92, 0.92, 12.0, 15.0, 4.0, 40)

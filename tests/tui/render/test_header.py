@@ -8,9 +8,9 @@ from types import MappingProxyType
 import pytest
 
 from coach.model.politeness import Spending
+from coach.render.text import line, line_width, plain
 from coach.tui.render.cluster import node_rows, nodes_in_order, partition_lines
 from coach.tui.render.header import ages_line, banner_lines, footer_line, spending_line, top_line
-from coach.tui.render.text import line, line_width, plain
 from tests.tui.fake_session import NOW_S, make_snapshot, status
 
 

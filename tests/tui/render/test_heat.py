@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from coach.analysis.measured.gpu_quantities import POWER
+from coach.render.text import line_width, plain
 from coach.tui.render.heat import HeatRow, heat_lines
-from coach.tui.render.text import line_width, plain
 
 
 def make_rows(num_nodes: int, value: float | None = 71.0) -> list[HeatRow]:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from coach.model.launching.launch import LaunchRequest
+from coach.render.text import plain
 from coach.tui.render.new_launch import LAUNCH_COLUMNS, launch_rows, shown_columns
 from coach.tui.render.table import fit_columns, row_line
-from coach.tui.render.text import plain
 from coach.workflows.launching.launchables import Launchable, Origin
 
 TITLE = "Pipeline parallel: stages one by one"

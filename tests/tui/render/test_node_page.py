@@ -9,9 +9,9 @@ import pytest
 from coach.analysis.queueing.free_gpus import allocation_map, free_gpus
 from coach.lookback.node_past import NodePast
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Node
+from coach.render.text import line_width, plain
 from coach.tui.question import Answer
 from coach.tui.render.node_page import Measured, NodeSubject, page_lines
-from coach.tui.render.text import line_width, plain
 from tests.tui.fake_session import NOW_S, make_job
 from tests.tui.gpu_jobs import make_gpu_job
 from tests.tui.labels import shipped

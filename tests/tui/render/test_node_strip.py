@@ -7,8 +7,8 @@ import pytest
 from coach.analysis.queueing.node_strip import strips_of
 from coach.lookback.glance import DeviceUse
 from coach.model.slurm.cluster import GpuCount, Node, Partition
+from coach.render.text import line_width, plain
 from coach.tui.render.node_strip import drawn_strips, strip_lines
-from coach.tui.render.text import line_width, plain
 
 GPU = Partition("gpu", True, "up", None, None, 4, 0, 32, 8, (), 8)
 

@@ -8,8 +8,8 @@ import pytest
 
 from coach.lookback.history import History
 from coach.model.training.metrics import Step
+from coach.render.text import line_width, plain
 from coach.tui.render.overlay import Overlaid, OverlayView, overlay_lines, summary_lines
-from coach.tui.render.text import line_width, plain
 from tests.tui.fake_session import NOW_S
 from tests.tui.labels import shipped
 

@@ -10,6 +10,7 @@ from coach.analysis.queueing.arrays import FoldedJob, fold
 from coach.model.judging.finding import Finding, Severity, Subject
 from coach.model.slurm.accounting import FairShare, Limits, Part, PriorityFactors
 from coach.model.slurm.cluster import Reservation
+from coach.render.text import plain
 from coach.tui.render.pending import (
     failed_alike_lines,
     place_lines,
@@ -20,7 +21,6 @@ from coach.tui.render.pending import (
 )
 from coach.tui.render.queue import JOB_COLUMNS, Queue, QueueRow, arranged, job_rows, queue_of, row_key
 from coach.tui.render.table import Cell, Row, Rows
-from coach.tui.render.text import plain
 from tests.tui.fake_session import NOW_S, make_job, make_place
 from tests.tui.labels import shipped
 

@@ -9,6 +9,7 @@ import pytest
 from coach.launch.refusal import Choice, Refused
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Plan, SweepPoint
+from coach.render.text import line_width, plain
 from coach.tui.render.error import error_lines
 from coach.tui.render.fix import diff_lines
 from coach.tui.render.plan import (
@@ -21,7 +22,6 @@ from coach.tui.render.plan import (
     script_lines,
     what_is_submitted,
 )
-from coach.tui.render.text import line_width, plain
 from tests.tui.fake_session import make_plan
 
 REQUEST = LaunchRequest("ddp", "slurm", set={"lr": 0.1})

@@ -8,8 +8,8 @@ from coach.analysis.measured.rank_standing import DATA_WAIT, MEMORY, STEP_TIME, 
 from coach.lookback.history import History
 from coach.model.training.metrics import Step
 from coach.model.training.telemetry import HostSample, ProcessSample
+from coach.render.text import line_width, plain
 from coach.tui.render.ranks import oddest_line, rank_view_lines
-from coach.tui.render.text import line_width, plain
 from tests.tui.fake_session import NOW_S, make_run
 
 ODD = 37

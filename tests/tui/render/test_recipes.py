@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from coach.config import Settings
+from coach.render.text import line_width, plain
 from coach.tui.render.recipes import expected_lines, lesson_parts, markdown_lines, side_by_side
-from coach.tui.render.text import line_width, plain
 from coach.workflows.launching.recipes import Page, pages
 
 

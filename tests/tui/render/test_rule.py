@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from coach.render.text import line_width, plain
 from coach.rules.documentation import page_text, rule_page
 from coach.rules.registry import rule_classes
 from coach.tui.render.rule import rule_lines
-from coach.tui.render.text import line_width, plain
 
 WORDS = {rule.code: page_text(rule_page(rule)) for rule in rule_classes()}
 

@@ -10,6 +10,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis, Fix, Verdict
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.telemetry import SensorGap
+from coach.render.text import Line, line_width, plain
 from coach.tui.render.finding import finding_detail, findings_lines
 from coach.tui.render.job import job_head
 from coach.tui.render.nodes import node_lines, rank_lines
@@ -21,7 +22,6 @@ from coach.tui.render.run import (
     target_lines,
     times_text,
 )
-from coach.tui.render.text import Line, line_width, plain
 from tests.tui.fake_session import (
     NOW_S,
     add_gpus,

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from coach.recorder import Chapter, open_recording
+from coach.render.text import line_width, plain
 from coach.tui.render.story import CAPTIONS, caption_line
-from coach.tui.render.text import line_width, plain
 from coach.tui.wiring import demo_recording_path
 from coach.workflows.watching.story import Story
 from tests.tui.labels import shipped

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from coach.model.training.run import Submission
+from coach.render.text import plain
 from coach.tui.render.run import head_line
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
-from coach.tui.render.text import plain
 from tests.tui.fake_session import NOW_S, make_run, make_target
 
 STATE = [column.name for column in RUN_COLUMNS].index("state")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coach.render.text import line_width, plain
 from coach.tui.render.cluster import NODE_COLUMNS
 from coach.tui.render.queue import JOB_COLUMNS
 from coach.tui.render.runs import RUN_COLUMNS
@@ -20,7 +21,6 @@ from coach.tui.render.table import (
     natural,
     row_line,
 )
-from coach.tui.render.text import line_width, plain
 
 
 @pytest.mark.parametrize("columns", [NODE_COLUMNS, JOB_COLUMNS, RUN_COLUMNS])

@@ -11,10 +11,10 @@ from coach.analysis.jobs.progress import Progress
 from coach.lookback.glance import DeviceUse, Glance
 from coach.lookback.history import CurvePoint
 from coach.model.judging.finding import Verdict
+from coach.render.text import line_width, plain
 from coach.tui.render.queue import JOB_COLUMNS, job_rows, queue_of, training_columns
 from coach.tui.render.running import curve_blocks, heading, launch_lines, run_lines
 from coach.tui.render.table import Cell, fit_columns, header_line, row_line
-from coach.tui.render.text import line_width, plain
 from coach.tui.render.training import finding_cell, look_cell, training_cells
 from coach.tui.training import Training
 from tests.tui.fake_session import NOW_S, make_job, make_run, nan_diagnosis

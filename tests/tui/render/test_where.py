@@ -8,11 +8,11 @@ from dataclasses import replace
 from coach.analysis.queueing.free_gpus import allocation_map, free_by_partition, free_gpus, why_no_access
 from coach.model.slurm.accounting import Limits
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Node
+from coach.render.text import Line, plain
 from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
 from coach.tui.render.cluster import empty_nodes_note, nodes_title, partition_lines
 from coach.tui.render.job import place_node_lines
 from coach.tui.render.queue import EmptyBecause, Queue, empty_queue_note, queue_title
-from coach.tui.render.text import Line, plain
 from coach.tui.render.where import where_lines
 from tests.tui.fake_session import NOW_S, make_job, make_snapshot
 

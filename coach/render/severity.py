@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coach.model.judging.finding import Severity
 from coach.model.slurm.cluster import is_final
-from coach.tui.render.text import UNKNOWN, Span, Tone, printable
+from coach.render.text import UNKNOWN, Span, Tone, printable
 
 _SEVERITY: dict[Severity, tuple[str, Tone]] = {
     Severity.CRITICAL: ("✖", "critical"),

@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from coach.cli.trace import _time
-from coach.tui.render.text import (
+from coach.render.text import (
     UNKNOWN,
     Span,
     age,
