@@ -12,9 +12,10 @@ from coach.analysis.judging.no_finding import Look, meaning_of
 from coach.analysis.judging.outcome_words import earlier_runs_lines, outcome_text
 from coach.analysis.judging.several_jobs import PRINTED_NOTHING, Judged
 from coach.analysis.judging.waiting import waiting_lines
-from coach.analysis.spelling.numbers import short_number
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.model.judging.finding import Diagnosis, Evidence, Finding, Subject, Verdict
+from coach.model.judging.finding import Diagnosis, Finding, Verdict
+from coach.render.finding import Detail, finding_lines
+from coach.render.text import plain
 
 if TYPE_CHECKING:
     from coach.workflows.judging.check import Checked, FilesRead
@@ -88,7 +89,7 @@ def diagnosis_lines(
     if ended := outcome_text(diagnosis.outcome):
         yield f"  {ended}"
     for finding in diagnosis.findings:
-        yield from finding_lines(finding, "    " if finding.consequence_of else "  ")
+        yield from finding_text(finding, "    " if finding.consequence_of else "  ")
     yield from (f"  {line}" for line in earlier_runs_lines(diagnosis.outcome))
     if diagnosis.not_measured:
         yield "  not measured:"
@@ -120,44 +121,6 @@ def _file_lines(files: FilesRead) -> Iterable[str]:
         yield from (f"    {text}" for text in missing)
 
 
-def finding_lines(finding: Finding, indent: str) -> Iterable[str]:
+def finding_text(finding: Finding, indent: str = "") -> Iterable[str]:
     """One finding with its evidence and its fixes."""
-    because = f"consequence of {finding.consequence_of}" if finding.consequence_of else ""
-    remark = ", ".join(word for word in (finding.doubt, because) if word)
-    yield (
-        f"{indent}{finding.severity.word} {finding.rule} {finding.name}{_where(finding.subject)}"
-        f"{f' ({remark})' if remark else ''}"
-    )
-    yield f"{indent}  {finding.summary}"
-    for item in finding.evidence:
-        yield f"{indent}    {_evidence_text(item)}"
-    for fix in finding.fixes:
-        asks = " [changes the training result]" if fix.changes_learning else ""
-        yield f"{indent}  fix: {fix.title}{asks}"
-        if fix.command:
-            yield f"{indent}       {fix.command}"
-
-
-def _where(subject: Subject) -> str:
-    parts = [
-        f"{name} {value!s}"
-        for name, value in (("node", subject.node), ("rank", subject.rank), ("GPU", subject.gpu))
-        if value is not None
-    ]
-    return f" on {', '.join(parts)}" if parts else ""
-
-
-def _evidence_text(item: Evidence) -> str:
-    place = ""
-    if item.file is not None:
-        place = f"{item.file}:{item.line}: " if item.line is not None else f"{item.file}: "
-    return f"{place}{item.text}{_value_text(item)}"
-
-
-def _value_text(item: Evidence) -> str:
-    if item.value is None:
-        return ""
-    if item.unit in ("step", "epoch"):  # its number, not a count
-        return f": {item.unit} {short_number(item.value)}"
-    told = short_number(item.value) if item.unit else f"{item.value:g}"
-    return f": {told} {item.unit or ''}".rstrip()
+    return (indent + plain(row) for row in finding_lines(finding, Detail.WHOLE))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from coach.analysis.comparing.two_runs import Comparison
 from coach.cli.compare import comparison_object, print_comparison
-from coach.cli.diagnosis_text import finding_lines
+from coach.cli.diagnosis_text import finding_text
 from coach.cli.text import print_line, say
 from coach.model.launching.launch import Submitted
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
@@ -16,7 +16,7 @@ from coach.workflows.launching.relaunch_offer import RelaunchOffer
 
 def show_offer(offered: RelaunchOffer) -> None:
     """Write the offer to stderr, like all output before a question."""
-    for line in finding_lines(replace(offered.finding, fixes=(offered.fix,)), ""):
+    for line in finding_text(replace(offered.finding, fixes=(offered.fix,))):
         say(line)
     for name, old, new in offered.changes:
         say(f"  {name}: {old} → {new}")

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from coach.cli.diagnosis_text import finding_lines
+from coach.cli.diagnosis_text import finding_text
 from coach.cli.text import print_line
 from coach.config import Settings
 from coach.model.errors import UserError
+from coach.render.finding import fix_lines
+from coach.render.text import plain
 from coach.sources.io import Io
 from coach.workflows.jobs.lost_work import lost_of_job
 from coach.workflows.judging.check import Checked
@@ -49,7 +51,7 @@ def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Set
     if format_ == "json":
         print(json.dumps(_object(job.job_id, found, wanted, lost), indent=2))
     else:
-        for line in fix_lines(found, wanted, lost):
+        for line in foreign_lines(found, wanted, lost):
             print_line(line)
     return 0 if any(each.diff for each in wanted) else 1
 
@@ -75,7 +77,7 @@ def other_fixes(name: str, codes: Iterable[str]) -> str:
     return f"another finding has one: {' or '.join(commands)}" if commands else ""
 
 
-def fix_lines(found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[str]) -> list[str]:
+def foreign_lines(found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[str]) -> list[str]:
     """The lines to print."""
     lines = [
         f"script: {found.origin}, {found.framework}" if found.origin else f"no diff: {found.problem or ''}"
@@ -86,12 +88,8 @@ def fix_lines(found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[
     for each in wanted:
         if each.finding is not shown:
             shown = each.finding
-            lines += ["", *finding_lines(replace(each.finding, fixes=()), "")]
-        learning = ": changes the training result" if each.fix.changes_learning else ""
-        lines += ["", f"fix: {each.fix.title}{learning}"]
-        if each.fix.command is not None:
-            lines.append(f"  {each.fix.command}")
-        lines += [f"  {line}" for line in each.unsaid]
+            lines += ["", *finding_text(replace(each.finding, fixes=()))]
+        lines += ["", *map(plain, fix_lines(each.fix)), *(f"  {line}" for line in each.unsaid)]
         lines += [line.expandtabs(4) for line in each.diff]
     return [*lines, "", "nothing was written: change the script yourself"]
 

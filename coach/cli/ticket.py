@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 
-from coach.analysis.judging.ticket_markdown import ticket_markdown
 from coach.cli.acting import is_confirmed
 from coach.cli.cluster import ENDED_JOB_HELP, add_options, backend_of
 from coach.cli.reading_io import slurm_io
 from coach.cli.text import say
 from coach.config import Settings
 from coach.model.errors import UserError
+from coach.render.ticket import ticket_markdown
 from coach.runs import expand_home
 from coach.sources.machine.new_file import refuse_if_there, save_new
 from coach.workflows.judging import newest_bad

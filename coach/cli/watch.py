@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from coach.analysis.jobs.watched_jobs import News
-from coach.analysis.judging.verdict_object import public_object
-from coach.analysis.judging.why_words import has_gone_wrong, why_lines, worst_severity
+from coach.analysis.judging.verdict_object import diagnosis_of, has_gone_wrong, public_object, worst_severity
 from coach.analysis.spelling.printable import cut, printable
 from coach.cli.cluster import add_options, backend_of
 from coach.cli.text import print_line, say
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
+from coach.render.why import why_lines
 from coach.workflows.watching.until_ended import EndWatch
 
 _FAIL_ON = {severity.word: severity for severity in Severity}
@@ -93,7 +93,7 @@ class _Teller:
             return
         first, *more = why_lines(verdict)
         self._say(f"{clock}  {first}")
-        for each in more if has_gone_wrong(verdict) else ():
+        for each in more if has_gone_wrong(diagnosis_of(verdict)) else ():
             self._say(f"{' ' * len(clock)}{each}")
 
     def _say(self, line: str) -> None:

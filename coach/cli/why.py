@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coach.analysis.judging.verdict_object import public_object
-from coach.analysis.judging.why_words import log_lines, pending_of, why_lines, worst_severity
+from coach.analysis.judging.verdict_object import pending_of, public_object, worst_severity
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
 from coach.cli.reading_io import Io, reading_io
 from coach.cli.text import print_line, say
@@ -22,6 +21,7 @@ from coach.config import Settings
 from coach.late import late
 from coach.model.errors import UnknownTarget
 from coach.model.judging.finding import Severity
+from coach.render.why import log_lines, why_lines
 from coach.workflows.backend import resolve_backend
 
 if TYPE_CHECKING:

@@ -119,6 +119,18 @@ def wrap(text: str, width: int) -> list[str]:
     return [*rows, row] if row else rows
 
 
+def hang(row: Line, width: int) -> list[Line]:
+    """A line wrapped at `width` cells, if it is wider. All but its first span hangs below that span, in the
+    tone of the longest."""
+    if line_width(row) <= width:
+        return [row]
+    first, *rest = row
+    tone = max(rest, key=lambda span: len(span.text)).tone if rest else first.tone
+    size = line_width((first,))
+    texts = wrap(plain(tuple(rest)), width - size)
+    return [(Span(" " * size) if index else first, Span(text, tone)) for index, text in enumerate(texts)]
+
+
 def clip(row: Line, width: int) -> Line:
     """At most `width` cells of a line, with an ellipsis where it was cut."""
     if line_width(row) <= width:

@@ -154,7 +154,7 @@ async def test_the_run_screen_shows_finding_curves_nodes_and_log(size: tuple[int
         for part in (
             "● RUNNING",
             "2:10 of 30:00",
-            "✖ CRITICAL  NUM001",
+            "✖ critical NUM001",
             "F fix",
             "loss NaN",
             "not finite from step 150",

@@ -508,7 +508,7 @@ async def test_cause_proof_fix_and_the_marked_line_of_the_log_need_no_key(size: 
         await driver.sees("steps are lost")
         assert "it can resume" in " ".join(driver.text().split())
         await driver.sees("▸ValueError: 11 classes")
-        await driver.sees("→ Correct the program at the line that is shown")
+        await driver.sees("fix: Correct the program at the line that is shown")
         assert "srun: exit 1" in driver.text()
         assert "exit code 1" in " ".join(driver.text().split())
         if size == (80, 24):  # a wider screen has all facts at once
@@ -655,7 +655,7 @@ async def test_in_the_list_of_findings_f_on_advice_opens_it() -> None:
         await driver.reaches("findings")
         await driver.press("F")
         await driver.reaches("finding")
-        await driver.sees("→ Read the samples from local disks")
+        await driver.sees("fix: Read the samples from local disks")
 
 
 async def test_f_on_advice_for_a_job_that_coach_did_not_launch_opens_the_advice_not_a_form() -> None:
@@ -669,7 +669,7 @@ async def test_f_on_advice_for_a_job_that_coach_did_not_launch_opens_the_advice_
             assert driver.place != "cluster" or driver.app.top.point_at("99")  # type: ignore[union-attr]
             await driver.press(*way)
             await driver.reaches("finding")
-            await driver.sees("→ Stop at the best evaluation")
+            await driver.sees("fix: Stop at the best evaluation")
             await driver.press("escape")
         assert driver.place == "findings"
 
@@ -686,6 +686,6 @@ async def test_a_fix_that_no_launch_carries_out_is_called_advice_and_f_shows_it(
         assert "F fix" not in driver.text()
         await driver.press("F")
         await driver.reaches("finding")
-        await driver.sees("→ Read the samples from local disks")
+        await driver.sees("fix: Read the samples from local disks")
         await driver.press("F")
         await driver.sees("coach cannot apply this advice")

@@ -245,9 +245,9 @@ async def test_y_copies_the_findings_of_a_job_as_markdown(path: list[str]) -> No
         await driver.sees("copied the findings of")
         (text,) = driver.ports.job_actions.copied
         assert text.startswith("## ")
-        assert "### critical: NUM001 loss-not-finite" in text
+        assert "critical NUM001 loss-not-finite" in text
         assert "rank-0.jsonl:3: loss at step 1: 2.31, at step 2: NaN" in text
-        assert "    lr = 0.05" in text
+        assert "           lr 0.05" in text
 
 
 async def test_outside_of_tmux_the_terminal_is_asked() -> None:
@@ -288,7 +288,7 @@ async def test_n_and_capital_n_go_through_the_findings() -> None:
         await driver.reaches("finding")
 
         def first() -> str:
-            return next(row for row in driver.text().splitlines() if "NUM0" in row and "CRITICAL" in row)
+            return next(row for row in driver.text().splitlines() if "NUM0" in row and "✖ critical" in row)
 
         for key, code in (("n", "NUM002"), ("n", "NUM003"), ("N", "NUM002"), ("N", "NUM001")):
             await driver.press(key)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from coach.analysis.judging.verdict_object import diagnosis_object
-from coach.analysis.judging.why_words import MAX_LINES, why_lines
 from coach.config import Advice, LaunchDefaults, Limits, Lock, Settings, Switch
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Finding, Fix, Severity, Subject
 from coach.model.launching.launch import AppliedFix, LaunchRequest, OwnKind, OwnProgram
+from coach.render.why import MAX_LINES, why_lines
 from coach.sources.io import SystemIo
 from coach.sources.runs.run_files import read_run
 from coach.workflows import backend

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from coach.cli.diagnosis_text import finding_lines
+from coach.cli.diagnosis_text import finding_text
 from coach.cli.launch import launch, refuse_second
 from coach.cli.launch_request import add_environment, add_share, add_ways, pairs, shared_place
 from coach.cli.reading_io import Io, slurm_io
@@ -160,7 +160,7 @@ def judgement_lines(judgement: Judgement) -> list[str]:
         how = f"spoiled: {judgement.spoiled}" if answer is not None else f"{how}, but {judgement.spoiled}"
     lines = [f"{judgement.drill}: {how}"]
     for finding in judgement.findings:
-        lines += finding_lines(finding, "    " if finding.consequence_of else "  ")
+        lines += finding_text(finding, "    " if finding.consequence_of else "  ")
     if not judgement.findings and not judgement.spoiled:
         lines.append("  its run shows no sign of the fault yet")
     if judgement.planted is None:

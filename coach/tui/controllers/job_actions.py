@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from textual.app import SuspendNotSupported
 
-from coach.analysis.judging.markdown import diagnosis_markdown
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.training.log_window import LogWindow
 from coach.node.secret_words import mask_text
+from coach.render.markdown import diagnosis_markdown
 from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.stage import READ_ONLY, Stage

@@ -20,6 +20,7 @@ from coach.analysis.comparing.two_runs import (
     Row,
 )
 from coach.model.training.run import Run
+from coach.render.finding import changes_text, value_text
 from coach.render.severity import state_span
 from coach.render.text import (
     BLANK,
@@ -40,7 +41,6 @@ from coach.render.text import (
     with_noise,
     wrap,
 )
-from coach.tui.render.finding import changes_text, value_text
 
 _UNITS: dict[str, Callable[[float | None], str]] = {"s": seconds, "MiB": mib}
 _WIDE = 100

@@ -1,35 +1,33 @@
-"""Findings as lines: the observation, its proof, what to do."""
+"""The findings of a job on its screens, with the keys that act on them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any
 
 from coach.analysis.judging.no_finding import Look, look_of, meaning_of, sign_of
 from coach.analysis.judging.outcome_words import outcome_text
-from coach.analysis.spelling.numbers import short_number
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.model.judging.finding import SITE_ADVICE, Diagnosis, Evidence, Finding, Fix
-from coach.render.severity import severity_sign, severity_span, severity_tone
+from coach.model.judging.finding import Diagnosis, Finding
+from coach.render.finding import Detail, finding_lines, shortened
+from coach.render.severity import severity_sign
 from coach.render.text import (
     BLANK,
-    UNKNOWN,
     KeyLabel,
     Line,
     Span,
     Tone,
     clip,
+    hang,
     line,
-    line_width,
     muted,
-    number,
     plural,
     printable,
     strong,
     wrap,
 )
 
+_MARGIN: Line = (Span(" "),)
 _MAX_EVIDENCE = 2
 _MAX_WRAPPED = 3
 
@@ -103,85 +101,26 @@ def look_line(diagnosis: Diagnosis | None, *, is_short: bool = False) -> Line:
 
 
 def _primary(finding: Finding, width: int, word: str | None, fix_key: str | None) -> list[Line]:
-    tone = severity_tone(finding.severity)
-    head = [Span(" "), severity_span(finding.severity), Span(f"  {finding.rule} ", "strong")]
-    where = subject_text(finding)
-    head.append(strong(printable(finding.name.replace("-", " "))))
-    if where:
-        head.append(muted(f"  {where}"))
+    head, *rest = finding_lines(shortened(finding, _MAX_EVIDENCE, 1), Detail.WHOLE)
     if finding.fixes:
         has = "advice" if word == "advice" else "a fix"
-        head.extend(
-            (Span(f"   {fix_key}", "key"), Span(f" {word}")) if fix_key else (muted(f"   has {has}"),)
-        )
-    rows: list[Line] = [tuple(head)]
-    rows.extend(line("   ", Span(text, tone)) for text in wrap(printable(finding.summary), width - 4))
-    for item in finding.evidence[:_MAX_EVIDENCE]:
-        rows.extend(_wrapped(_evidence(item), width))
-    for fix in finding.fixes[:1]:
-        rows.extend(_wrapped(fix_line(fix), width, ": "))
-    return rows
-
-
-def _wrapped(row: Line, width: int, gap: str = "  ") -> list[Line]:
-    """Wrap a line that has a sign in its fourth cell, with at most two more lines below it. `gap` joins the
-    parts that two spaces part on one line."""
-    if line_width(row) <= width:
-        return [row]
-    sign, *rest = row
-    said = "".join(f"{gap}{span.text.strip()}" if span.text.startswith("  ") else span.text for span in rest)
-    texts = wrap(said, width - line_width((sign,)) - 1)
-    blank = Span(" " * line_width((sign,)))
-    return [(blank if index else sign, Span(text)) for index, text in enumerate(texts[:_MAX_WRAPPED])]
+        keys = (Span(f"   {fix_key}", "key"), Span(f" {word}")) if fix_key else (muted(f"   has {has}"),)
+        head = (*head, *keys)
+    return [
+        _signed(finding, head),
+        *(_MARGIN + part for row in rest for part in hang(row, width - 2)[:_MAX_WRAPPED]),
+    ]
 
 
 def _other(finding: Finding, findings: Sequence[Finding]) -> Line:
-    known = any(other.rule == finding.consequence_of for other in findings)
-    link = (
-        f"  └ follows from {printable(finding.consequence_of)}: "
-        if finding.consequence_of and known
-        else "  "
-    )
-    return line(
-        muted(link),
-        severity_sign(finding.severity),
-        Span(f" {finding.severity.word} ", severity_tone(finding.severity)),
-        strong(f"{finding.rule} "),
-        printable(finding.summary),
-    )
+    is_known = any(other.rule == finding.consequence_of for other in findings)
+    link = f"  └ follows from {printable(finding.consequence_of or '')}: " if is_known else "  "
+    (row,) = finding_lines(finding, Detail.SHORT)
+    return (muted(link), severity_sign(finding.severity), Span(" "), *row)
 
 
-def subject_text(finding: Finding) -> str:
-    """The place of a finding: `node1 · rank 3 · gpu 0`."""
-    subject = finding.subject
-    parts = [printable(subject.node)] if subject.node is not None else []
-    if subject.rank is not None:
-        parts.append(f"rank {subject.rank}")
-    if subject.gpu is not None:
-        parts.append(f"gpu {subject.gpu}")
-    return " · ".join(parts)
-
-
-def _evidence(item: Evidence) -> Line:
-    place = ""
-    if item.file is not None:
-        place = f"  {printable(item.file.rsplit('/', 1)[-1])}"
-        if item.line is not None:
-            place += f":{item.line}"
-    return line(muted("   · "), evidence_text(item), muted(place))
-
-
-def evidence_text(item: Evidence) -> str:
-    """The text of the evidence with its number. A quoted line that has the number already stays as it is."""
-    text = printable(item.text)
-    if item.value is None:
-        return text
-    unit = printable(item.unit or "")
-    is_ordinal = unit in ("step", "epoch")
-    value = short_number(item.value) if is_ordinal else number(item.value)
-    if item.file is not None and value in text:
-        return text
-    return f"{text}: {unit} {value}" if is_ordinal else f"{text}: {value} {unit}".rstrip()
+def _signed(finding: Finding, head: Line) -> Line:
+    return (*_MARGIN, severity_sign(finding.severity), Span(" "), *head)
 
 
 def finding_detail(diagnosis: Diagnosis, width: int, label: KeyLabel, marked: int = 0) -> list[Line]:
@@ -218,44 +157,6 @@ def finding_starts(diagnosis: Diagnosis, width: int) -> list[int]:
 
 
 def whole_lines(finding: Finding, width: int) -> list[Line]:
-    """One finding in full, with its proof and its fixes."""
-    where = subject_text(finding)
-    rows: list[Line] = [
-        line(
-            Span(" "),
-            severity_span(finding.severity),
-            strong(f"  {finding.rule} {printable(finding.name)}"),
-            muted(f"  {where}" if where else ""),
-            muted(f"  {finding.doubt}" if finding.doubt else ""),
-        )
-    ]
-    rows.extend(line(f"   {text}") for text in wrap(printable(finding.summary), width - 4))
-    if finding.consequence_of:
-        rows.append(line(muted(f"   follows from {printable(finding.consequence_of)}")))
-    rows.extend(_evidence(item) for item in finding.evidence)
-    for fix in finding.fixes:
-        is_site = fix.title.startswith(SITE_ADVICE)
-        rows.extend(_wrapped(fix_line(fix), width) if is_site else [fix_line(fix)])
-    return rows
-
-
-def fix_line(fix: Fix) -> Line:
-    text = changes_text(fix.changes) if fix.changes else printable(fix.command or "")
-    learn = Span(" · this changes the training result", "warning") if fix.changes_learning else Span("")
-    return line(Span("   → ", "good"), printable(fix.title), muted(f"  {text}" if text else ""), learn)
-
-
-def changes_text(changes: Mapping[str, Any]) -> str:
-    """`lr 0.05, warmup_steps 100`."""
-    return ", ".join(f"{printable(str(key))} {value_text(value)}" for key, value in changes.items())
-
-
-def value_text(value: Any) -> str:
-    """A parameter's value in a readable form."""
-    if value is None:
-        return UNKNOWN
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:g}" if value == value and abs(value) != float("inf") else number(value)
-    return printable(str(value))
+    """One finding in full, wrapped."""
+    head, *rest = finding_lines(finding, Detail.WHOLE)
+    return [_signed(finding, head), *(_MARGIN + part for row in rest for part in hang(row, width - 2))]

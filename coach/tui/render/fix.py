@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Finding
-from coach.render.severity import severity_span, severity_tone
+from coach.render.finding import shortened
 from coach.render.text import (
     BLANK,
     KeyLabel,
@@ -21,9 +21,10 @@ from coach.render.text import (
     wrap,
 )
 from coach.tui.ports import PARENT_CHOICES
-from coach.tui.render.finding import evidence_text, subject_text
+from coach.tui.render.finding import whole_lines
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
 
+_MAX_EVIDENCE = 3
 _MAX_LOST = 3
 """The most checkpoints shown: the one to resume from, and the newest unusable ones."""
 _CHOICE_TEXT = {
@@ -35,17 +36,7 @@ _CHOICE_TEXT = {
 
 def why_lines(finding: Finding, width: int) -> list[Line]:
     """The finding and its evidence."""
-    where = subject_text(finding)
-    head = line(
-        Span(" "),
-        severity_span(finding.severity),
-        strong(f"  {finding.rule} {printable(finding.name.replace('-', ' '))}"),
-        muted(f"  {where}" if where else ""),
-    )
-    tone = severity_tone(finding.severity)
-    rows = [head, *(line("   ", Span(text, tone)) for text in wrap(printable(finding.summary), width - 4))]
-    rows.extend(clip(line(muted("   · "), evidence_text(item)), width) for item in finding.evidence[:3])
-    return rows
+    return whole_lines(shortened(finding, _MAX_EVIDENCE, 0), width)
 
 
 def change_lines(offer: RelaunchOffer, width: int) -> list[Line]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coach.analysis.spelling.slurm import format_time
-from coach.render.text import BLANK, Line, Span, line, muted, printable, strong, wrap
+from coach.render.finding import fix_lines
+from coach.render.text import BLANK, Line, hang, line, muted, printable, wrap
 from coach.tui.render.fix import diff_lines, why_lines
 
 if TYPE_CHECKING:
@@ -60,9 +61,6 @@ def foreign_fix_lines(found: ForeignFixes, lost: Sequence[str], width: int) -> l
 
 
 def _fix_lines(each: ForeignFix, width: int) -> list[Line]:
-    rows: list[Line] = [line(strong(f" {text}")) for text in wrap(printable(each.fix.title), width - 2)]
-    if each.fix.changes_learning:
-        rows.append(line(Span(" ▲ this changes the training result", "warning")))
-    said = (*([each.fix.command] if each.fix.command is not None else []), *each.unsaid)
-    rows.extend(line(f"   {text}") for word in said for text in wrap(printable(word), width - 4))
+    rows = [part for row in fix_lines(each.fix) for part in hang(row, width - 2)]
+    rows.extend(line(f"   {text}") for words in each.unsaid for text in wrap(printable(words), width - 4))
     return [*rows, *(diff_lines(each.diff) if each.diff else ())]

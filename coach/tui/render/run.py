@@ -12,6 +12,7 @@ from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.other_machine import told
 from coach.model.training.run import Run
+from coach.render.finding import value_text
 from coach.render.severity import state_span
 from coach.render.text import (
     UNKNOWN,
@@ -32,7 +33,6 @@ from coach.render.text import (
     wrap,
 )
 from coach.tui.render.curve import bar
-from coach.tui.render.finding import value_text
 from coach.tui.render.runs import is_elsewhere
 
 

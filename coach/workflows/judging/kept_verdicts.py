@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from coach import runs
 from coach.analysis.jobs.belonging import is_of_another_cluster
-from coach.analysis.judging.why_words import is_withheld
+from coach.analysis.judging.verdict_object import is_withheld
 from coach.config import Settings
 from coach.late import late
 from coach.model.slurm.cluster import is_final

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from coach.analysis.jobs.belonging import is_job_id, is_of_another_cluster
-from coach.analysis.judging.why_words import has_ended_badly, is_bad_state
+from coach.analysis.judging.verdict_object import has_ended_badly, is_bad_state
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job

@@ -12,10 +12,11 @@ from dataclasses import asdict
 from typing import Any
 
 from coach import installed
-from coach.analysis.judging.why_words import is_withheld, why_lines
+from coach.analysis.judging.verdict_object import is_withheld
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.node.secret_words import MASK, mask_command, mask_values
+from coach.render.why import why_lines
 from coach.sources.io import Io
 from coach.workflows.judging import ticket_facts as facts
 from coach.workflows.judging.check import Checker

@@ -7,10 +7,10 @@ import math
 import pytest
 
 from coach.analysis.spelling.numbers import short_number
-from coach.cli.diagnosis_text import finding_lines
 from coach.launch.parameters import Parameter
 from coach.model.judging.finding import Evidence, Finding, Severity, Subject
-from coach.tui.render.finding import evidence_text
+from coach.render.finding import Detail, evidence_text, finding_lines
+from coach.render.text import plain
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_step_beyond_a_million_and_the_memory_of_a_large_node_are_written_in_f
     finding = Finding(
         "NUM001", "n", "c", Severity.INFO, 1.0, True, None, Subject(), "s", (step, limit), (), None
     )
-    assert [line.strip() for line in finding_lines(finding, "")][2:] == [
+    assert [plain(line).strip() for line in finding_lines(finding, Detail.WHOLE)][2:] == [
         "first of them: step 1234567",
         "memory limit: 1048576 MiB",
     ]

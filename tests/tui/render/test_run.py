@@ -48,14 +48,14 @@ def test_gpus_that_could_not_be_measured_are_named_with_the_reason_never_as_zero
     assert "0%" not in shown
 
 
-def test_the_command_of_a_wrapped_fix_is_not_glued_to_its_sentence() -> None:
+def test_the_command_of_a_fix_stands_on_a_line_of_its_own() -> None:
     (finding,) = nan_diagnosis().findings[:1]
     fix = Fix(
         "See what is full (bytes or number of files) and make room", command="quota -s; df -h .; df -i ."
     )
     full = replace(nan_diagnosis(), findings=(replace(finding, fixes=(fix,)),))
-    shown = " ".join(text(findings_lines(full, 60, False, shipped)).split())
-    assert "make room: quota -s; df -h ." in shown
+    shown = text(findings_lines(full, 60, False, shipped)).splitlines()
+    assert shown[-1].strip() == "quota -s; df -h .; df -i ."
 
 
 def test_a_run_that_asked_for_no_gpu_shows_that_instead() -> None:
@@ -104,7 +104,7 @@ def test_nothing_is_wider_than_its_pane(width: int) -> None:
 
 def test_the_primary_finding_stands_first_with_word_and_sign_and_its_consequence_below() -> None:
     rows = text(findings_lines(nan_diagnosis(), 119, True, shipped)).splitlines()
-    assert rows[0].startswith(" ✖ CRITICAL  NUM001 loss not finite")
+    assert rows[0].startswith(" ✖ critical NUM001 loss-not-finite")
     assert rows[0].endswith("F fix")
     assert "rank-0.jsonl:3" in text(findings_lines(nan_diagnosis(), 119, True, shipped))
     assert rows[-1].startswith("  └ follows from NUM001: ▲ warning GPU001")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from coach.analysis.judging.why_words import why_lines
 from coach.config import Settings
 from coach.model.snapshot import TargetSnapshot
+from coach.render.why import why_lines
 from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.sources.runs.seen_jobs import SeenJobs

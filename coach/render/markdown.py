@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coach.analysis.judging.outcome_words import outcome_text
-from coach.analysis.judging.ticket_markdown import PLAIN_WORD
 from coach.analysis.spelling.printable import printable
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.model.judging.finding import Diagnosis, Evidence, Finding
+from coach.model.judging.finding import Diagnosis
+from coach.render.finding import Detail, finding_lines
+from coach.render.text import plain
+from coach.render.ticket import PLAIN_WORD
 
 _INDENT = "    "
 """Four spaces make a code block. A text cannot end it, unlike a fence of backticks."""
@@ -39,31 +41,9 @@ def _lines(diagnosis: Diagnosis, name: str) -> Iterator[str]:
         yield from ("", "no finding")
     for finding in diagnosis.findings:
         yield ""
-        yield from _finding(finding)
+        yield from (_INDENT + plain(row) for row in finding_lines(finding, Detail.WHOLE))
 
 
 def _is_plain(text: str) -> bool:
     """True if no word of the text can be Markdown."""
     return all(map(PLAIN_WORD.fullmatch, text.split(" ")))
-
-
-def _finding(finding: Finding) -> Iterator[str]:
-    follows = f", follows from {finding.consequence_of}" if finding.consequence_of else ""
-    yield f"### {finding.severity.word}: {finding.rule} {finding.name}{follows}"
-    yield from ("", _INDENT + printable(finding.summary))
-    for item in finding.evidence:
-        yield _INDENT + _evidence(item)
-    for fix in finding.fixes:
-        yield from ("", "Fix:", "", _INDENT + printable(fix.title))
-        if fix.command:
-            yield _INDENT + printable(fix.command)
-        for key, value in fix.changes.items():
-            yield f"{_INDENT}{printable(key)} = {printable(str(value))}"
-
-
-def _evidence(item: Evidence) -> str:
-    text = printable(item.text)
-    if item.file is None:
-        return text
-    place = printable(item.file) + (f":{item.line}" if item.line is not None else "")
-    return f"{place}: {text}"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from coach.analysis.judging.why_words import pending_of, why_lines
+from coach.analysis.judging.verdict_object import pending_of
+from coach.render.why import why_lines
 
 ENDED = {"target": "17", "state": "FAILED"}
 NOTHING_FOUND = ["17  FAILED", "  nothing wrong seen, but its loss is not known"]

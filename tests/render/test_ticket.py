@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from coach.analysis.judging.ticket_markdown import fenced, ticket_markdown
+from coach.render.ticket import fenced, ticket_markdown
 from tests.hostile import HOSTILE, assert_harmless, poisoned
 
 BREAKS_OUT = (

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from coach.analysis.spelling.numbers import short_number
+from coach.analysis.judging.verdict_object import finding_of
 from coach.analysis.spelling.printable import cut, printable
+from coach.model.judging.finding import Severity
+from coach.render.finding import Detail, finding_lines
+from coach.render.text import plain
 from coach.runs import RUN_ID
 
 _MAX_WIDTH = 400
@@ -93,30 +97,10 @@ def _is_list(value: object) -> bool:
 
 def _evidence(findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The proof of each finding above info."""
-    for finding in findings:
-        if finding["severity"] == "info":
-            continue
-        follows = f", follows from {finding['consequence_of']}" if finding["consequence_of"] else ""
-        yield from ("", f"{finding['severity']} {finding['rule']} {finding['name']}{follows}")
-        yield f"  {finding['summary']}"
-        for item in finding["evidence"]:
-            place = _place(item)
-            yield f"    {f'{place}: ' if place else ''}{item['text']}{_value(item)}"
-
-
-def _place(item: Mapping[str, Any]) -> str:
-    """`FILE:LINE`, as far as it is known."""
-    file, line = item["file"], item["line"]
-    return file if file and line is None else f"{file}:{line}" if file else ""
-
-
-def _value(item: Mapping[str, Any]) -> str:
-    value = item["value"]
-    if value is None:
-        return ""
-    unit = item["unit"] or ""
-    told = str(value) if not isinstance(value, float) else short_number(value) if unit else f"{value:g}"
-    return f": {told} {unit}".rstrip()
+    for finding in map(finding_of, findings):
+        if finding.severity > Severity.INFO:
+            yield ""
+            yield from map(plain, finding_lines(replace(finding, fixes=()), Detail.WHOLE))
 
 
 def _error(error: Mapping[str, Any] | None) -> Iterator[str]:
@@ -124,7 +108,7 @@ def _error(error: Mapping[str, Any] | None) -> Iterator[str]:
         yield from _section("Last error", ["no log shows an error that coach knows as one"])
         return
     rank = "" if error["rank"] is None else f", rank {error['rank']}"
-    yield from _section("Last error", [f"{_place(error)}{rank}", "", *error["lines"]])
+    yield from _section("Last error", [f"{error['file']}:{error['line']}{rank}", "", *error["lines"]])
 
 
 def _log_ends(
