@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from inspect import isabstract
 from types import MappingProxyType
 
 from coach import rules
@@ -44,10 +43,7 @@ def _rules_of(module_name: str) -> list[type[Rule]]:
     return [
         value
         for value in vars(import_module(module_name)).values()
-        if isinstance(value, type)
-        and issubclass(value, Rule)
-        and not isabstract(value)
-        and value.__module__ == module_name
+        if isinstance(value, type) and issubclass(value, Rule) and value.__module__ == module_name
     ]
 
 

@@ -6,11 +6,7 @@ from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.placement import num_gpus_asked
-from coach.rules.from_logs.ending_rule import EndingRule
-
-
-def _capability(hit: LogHit) -> str | None:
-    return next(filter(None, map(hit.fields.get, ("capability", "minimum", "required"))), None)
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class NoKernelImage(EndingRule):
@@ -50,15 +46,12 @@ class NoKernelImage(EndingRule):
         ),
     )
     confidence = 0.95
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if "found" in hit.fields:
-            return f"This torch has no code for this GPU ({hit.fields['found']})"
-        if "needed" in hit.fields:
-            return f"{hit.fields['kernel']} needs a GPU of the {hit.fields['needed']} generation or newer"
-        if capability := _capability(hit):
-            return f"It needs a GPU of compute capability {capability} or above"
-        return "A library has no code for this GPU: it was built for others"
+    sentences = by_field(
+        found="This torch has no code for this GPU ({found})",
+        needed="{kernel} needs a GPU of the {needed} generation or newer",
+        capability="It needs a GPU of compute capability {capability} or above",
+        otherwise="A library has no code for this GPU: it was built for others",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return num_gpus_asked(snapshot) != 0

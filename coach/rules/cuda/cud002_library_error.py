@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from coach.model.judging.finding import Fix
-from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class CudaLibraryError(EndingRule):
@@ -39,6 +37,6 @@ class CudaLibraryError(EndingRule):
             {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
         ),
     )
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return f"A CUDA library refused a call: {hit.fields['status']}"
+    sentences = by_field(
+        otherwise="A CUDA library refused a call: {status}",
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.quoted_evidence import hits_of, own_frame, quote
 
 
@@ -50,12 +50,10 @@ class DeviceSideAssert(EndingRule):
     )
     is_lasting = True
     confidence = 0.95
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        words = hit.fields.get("assertion")
-        return "An assertion inside a CUDA kernel failed" + (
-            f": {words}" if words else ", mostly an index out of range"
-        )
+    sentences = by_field(
+        assertion="An assertion inside a CUDA kernel failed: {assertion}",
+        otherwise="An assertion inside a CUDA kernel failed, mostly an index out of range",
+    )
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         for triggered in hits_of(snapshot, self.code, "triggered")[:1]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from coach.model.judging.finding import Fix
-from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class CudaAfterFork(EndingRule):
@@ -39,6 +37,6 @@ class CudaAfterFork(EndingRule):
         ),
     )
     confidence = 0.95
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return "A forked process used CUDA after its parent had initialized it"
+    sentences = by_field(
+        otherwise="A forked process used CUDA after its parent had initialized it",
+    )

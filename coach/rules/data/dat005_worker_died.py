@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class WorkerDied(EndingRule):
@@ -39,29 +39,24 @@ class WorkerDied(EndingRule):
     code = "DAT005"
     name = "dataloader-worker-died"
     cause = "dataloader_worker_killed"
+    sentences = by_field(
+        killed="A DataLoader worker was killed (signal 9), most likely for lack of host memory",
+        signal="A DataLoader worker was ended by a signal: {signal}",
+        waited="A DataLoader worker gave no batch within {waited} s",
+        pids="A DataLoader worker ended without an error message",
+        otherwise="A worker process ended without an error message",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False for a pool that compiles kernels: torch.compile reports its own errors."""
         return not any("torch/_inductor/" in line for line in hit.traceback)
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        signal = hit.fields.get("signal")
-        if signal == "Killed":
-            return "A DataLoader worker was killed (signal 9), most likely for lack of host memory"
-        if signal is not None:
-            return f"A DataLoader worker was ended by a signal: {signal}"
-        if "waited" in hit.fields:
-            return f"A DataLoader worker gave no batch within {hit.fields['waited']} s"
-        if "pids" not in hit.fields:
-            return "A worker process ended without an error message"
-        return "A DataLoader worker ended without an error message"
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
             "Run a few batches with num_workers=0: the error then shows in the main process",
             {"num_workers": 0} if snapshot.run else {},
         )
-        if hit.fields.get("signal") == "Killed":
+        if "killed" in hit.fields:
             yield Fix(
                 "Use fewer workers or a lower prefetch_factor: each worker holds its own copies in host "
                 "memory"

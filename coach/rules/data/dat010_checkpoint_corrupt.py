@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.library_exceptions import is_of_a_load
 
 
@@ -46,17 +44,12 @@ class CheckpointCorrupt(EndingRule):
         ),
         Fix("Write checkpoints to a temporary name and rename them, from one rank only"),
     )
+    sentences = by_field(
+        short="A checkpoint or a file of weights is empty, or was cut short",
+        text="A file of weights is text (a web page, or a git-lfs pointer), not a checkpoint",
+        otherwise="A checkpoint or a file of weights could not be read, it is cut short or damaged: {first:.160}",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False for a process whose peer ended: it raises the same error as an empty file."""
         return "short" not in hit.fields or is_of_a_load(hit)
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if "short" in hit.fields:
-            return "A checkpoint or a file of weights is empty, or was cut short"
-        if "key" in hit.fields and re.search(r"invalid load key, '[<v{]'", hit.fields["key"]):
-            return "A file of weights is text (a web page, or a git-lfs pointer), not a checkpoint"
-        words = next((value for value in hit.fields.values()), "")
-        return (
-            f"A checkpoint or a file of weights could not be read, it is cut short or damaged: {words[:160]}"
-        )

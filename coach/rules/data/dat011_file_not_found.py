@@ -11,7 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.remedies import on_a_node
 from coach.rules.from_logs.aftermath import tail_of, was_outlived, was_passed_by
-from coach.rules.from_logs.ending_rule import REFUSED, EndingRule
+from coach.rules.from_logs.ending_rule import REFUSED, EndingRule, by_field
 
 _CD = re.compile(
     r"(?:^|: )(?:line )?\d{0,6}:? ?cd: (?P<folder>\S{1,300}): (?:No such file or directory|Not a directory)$"
@@ -47,6 +47,14 @@ class FileNotFound(EndingRule):
     code = "DAT011"
     name = "file-not-found"
     cause = "file_not_found"
+    sentences = by_field(
+        dataset="The data set does not exist, and the program was told not to download it",
+        asserted="A file or folder that the program requires does not exist",
+        command="The node has no command {command}: srun looks for it on the PATH",
+        path="Not there, seen from the job: {path}",
+        missing="Not there, seen from the job: {missing}",
+        otherwise="Not there, seen from the job: a file",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if hit.signature in ("shell", "copy") and (
@@ -54,15 +62,6 @@ class FileNotFound(EndingRule):
         ):
             return False
         return hit.signature != "asserted" or any("AssertionError" in line for line in hit.traceback[-1:])
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if "dataset" in hit.fields:
-            return "The data set does not exist, and the program was told not to download it"
-        if hit.signature == "asserted":
-            return "A file or folder that the program requires does not exist"
-        if command := _missing_command(hit):
-            return f"The node has no command {command}: srun looks for it on the PATH"
-        return f"Not there, seen from the job: {_missing(hit) or 'a file'}"
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         if cd := _failed_cd(hit, snapshot):
@@ -73,11 +72,11 @@ class FileNotFound(EndingRule):
             yield Fix(
                 f"Correct the line `cd {cd[0]}` of the batch script: it failed, so the job ran elsewhere"
             )
-        if _missing_command(hit):
+        if "command" in hit.fields:
             yield Fix("If its name is misspelt, correct it behind srun")
             yield Fix("If an environment or a module brings it, activate or load that before srun")
             return
-        missing = _missing(hit) or ""
+        missing = hit.fields.get("path") or hit.fields.get("missing") or ""
         if missing.endswith(r"\r"):
             yield Fix(
                 r"Give the script or the list that holds this name Unix line ends: \r is a Windows line end",
@@ -104,17 +103,6 @@ def _where_it_should_be(hit: LogHit, path: str) -> Iterable[Fix]:
         yield Fix("If it was moved, removed or misspelt, correct the path where the job names it")
     else:
         yield Fix("Name it by its full path, on a file system that compute nodes see")
-
-
-def _missing(hit: LogHit) -> str | None:
-    """What is missing, as the log names it."""
-    return next((hit.fields[key] for key in ("path", "missing", "executable") if key in hit.fields), None)
-
-
-def _missing_command(hit: LogHit) -> str | None:
-    """The command that srun did not find on the PATH; None if the job names a file by its path."""
-    name = hit.fields.get("executable")
-    return name if name is not None and "/" not in name else None
 
 
 def _failed_cd(hit: LogHit, snapshot: TargetSnapshot) -> tuple[str, int] | None:

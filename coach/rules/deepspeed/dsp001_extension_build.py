@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from coach.model.judging.finding import Fix
-from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class ExtensionBuild(EndingRule):
@@ -43,16 +41,10 @@ class ExtensionBuild(EndingRule):
         ),
     )
     confidence = 0.95
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        fields = hit.fields
-        if "versions" in fields:
-            version = fields.get("detected") or fields.get("installed")
-            toolkit = f"The CUDA toolkit ({version})" if version else "The CUDA toolkit"
-            return f"{toolkit} is not of the version that torch was built with"
-        name = fields.get("extension")
-        return (
-            f"The extension {name} could not be built or loaded"
-            if name
-            else "An extension could not be built: a tool or library that it needs is missing"
-        )
+    sentences = by_field(
+        detected="The CUDA toolkit ({detected}) is not of the version that torch was built with",
+        installed="The CUDA toolkit ({installed}) is not of the version that torch was built with",
+        versions="The CUDA toolkit is not of the version that torch was built with",
+        extension="The extension {extension} could not be built or loaded",
+        otherwise="An extension could not be built: a tool or library that it needs is missing",
+    )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from coach.model.judging.finding import Fix
-from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class NoProcessGroup(EndingRule):
@@ -34,6 +32,6 @@ class NoProcessGroup(EndingRule):
         Fix("Start it with torchrun, and call torch.distributed.init_process_group() before that line"),
     )
     confidence = 0.95
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return "A distributed call was made without a process group"
+    sentences = by_field(
+        otherwise="A distributed call was made without a process group",
+    )

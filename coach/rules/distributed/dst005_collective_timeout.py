@@ -11,7 +11,7 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import MAX_FIRST_HITS, LogHit, Signature
 from coach.rules.advice.launched_with import int_resource
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
 from coach.rules.from_numbers.collective_order import OddRanks, odd_ranks
 
@@ -124,6 +124,9 @@ class CollectiveTimeout(EndingRule):
         ),
         Signature("DST005", "status", ("last enqueued",), _STATUS),
     )
+    sentences = by_field(
+        otherwise="A collective operation timed out",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return hit.signature == "timeout"
@@ -151,12 +154,6 @@ class CollectiveTimeout(EndingRule):
                 cause="rank_mismatch_collective" if odd and odd.is_mismatch else None,
                 since_s=hit.since_s,
             )
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return "A collective operation timed out"
-
-    def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        return ()
 
     def _ranks(self, snapshot: TargetSnapshot) -> dict[int, _Rank]:
         ranks: dict[int, _Rank] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 
@@ -41,12 +41,12 @@ class UnusedParameters(EndingRule):
         ),
     )
     confidence = 0.97
+    sentences = by_field(
+        otherwise="DDP waited for gradients of parameters that took no part in the loss",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return hit.signature == "unused"
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return "DDP waited for gradients of parameters that took no part in the loss"
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         yield from (quote(which) for which in hits_of(snapshot, self.code, "which")[:1])

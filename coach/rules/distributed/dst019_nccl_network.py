@@ -7,7 +7,7 @@ import re
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.quoted_evidence import hits_of
 
 _PEER_CLOSED = re.compile(r"closed by remote peer")
@@ -51,6 +51,9 @@ class NcclNetwork(EndingRule):
             {"env": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}},
         ),
     )
+    sentences = by_field(
+        otherwise="The network between the ranks failed: {what:.160}",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         # A rank that is done closes its connections before the others do. So does a rank whose GPU failed.
@@ -62,6 +65,3 @@ class NcclNetwork(EndingRule):
         ):
             return False
         return any(_NCCL_FAILED.search(line) for tail in snapshot.log_tails for line in tail.plain)
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return f"The network between the ranks failed: {hit.fields['what'].strip()[:160]}"

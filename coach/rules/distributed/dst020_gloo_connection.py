@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.outcome import first_failure
 
 _MAY_BE_A_PEER = re.compile(
@@ -44,9 +44,9 @@ class GlooConnection(EndingRule):
     name = "gloo-connection"
     cause = "gloo_connect"
     waits_for_peers = True
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return f"A gloo connection failed: {hit.fields.get('what', '').strip()[:160]}"
+    sentences = by_field(
+        otherwise="A gloo connection failed: {what:.160}",
+    )
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if _waited_for_the_living(hit, snapshot):

@@ -8,7 +8,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.remedies import first_node_as_address
 from coach.rules.from_logs.aftermath import is_below, was_outlived
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.failed_connections import is_of_a_download
 from coach.rules.from_logs.quoted_evidence import hits_of
 
@@ -43,6 +43,10 @@ class HostnameResolution(EndingRule):
     name = "hostname-resolution"
     cause = "hostname_resolution"
     general = tuple(first_node_as_address("Take the first node's name as the address"))
+    sentences = by_field(
+        host="The host name {host} has no address, seen from the job",
+        otherwise="A host name has no address, seen from the job",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         # c10d only warns about an unknown name, and later reports that the connection timed out.
@@ -55,7 +59,3 @@ class HostnameResolution(EndingRule):
             return not is_outlived or is_below(_LAUNCHER_GAVE_UP, hit, snapshot)
         given_up = {found.fields["host"] for found in hits_of(snapshot, self.code, "gave_up")}
         return hit.signature == "warned" and hit.fields["host"] in given_up
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        host = hit.fields.get("host")
-        return f"{f'The host name {host}' if host else 'A host name'} has no address, seen from the job"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from coach.model.judging.finding import Fix
-from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class ReadyTwice(EndingRule):
@@ -38,10 +36,8 @@ class ReadyTwice(EndingRule):
     cause = "ddp_inplace_or_marked_ready_twice"
     general = (Fix("Activation checkpointing with use_reentrant=False, without find_unused_parameters=True"),)
     confidence = 0.95
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if "inplace" in hit.fields:
-            return "A tensor that the backward pass needs was changed in place"
-        if "leaf" in hit.fields:
-            return "Autograd does not allow this tensor to be changed in place"
-        return "DDP met a parameter twice in one backward pass"
+    sentences = by_field(
+        inplace="A tensor that the backward pass needs was changed in place",
+        leaf="Autograd does not allow this tensor to be changed in place",
+        otherwise="DDP met a parameter twice in one backward pass",
+    )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from coach.model.judging.finding import Fix
-from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class FsdpError(EndingRule):
@@ -38,6 +36,6 @@ class FsdpError(EndingRule):
             "Use parameters only inside the forward pass of the module that is wrapped, or gather them first"
         ),
     )
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return f"FSDP: {hit.fields['words'][:180]}"
+    sentences = by_field(
+        otherwise="FSDP: {words:.180}",
+    )

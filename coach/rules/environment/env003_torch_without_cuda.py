@@ -11,7 +11,7 @@ from coach.model.training.log import LogHit
 from coach.model.training.run import Refusal
 from coach.rules.advice.launched_with import int_resource
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
-from coach.rules.from_logs.ending_rule import NO_LINE, EndingRule
+from coach.rules.from_logs.ending_rule import NO_LINE, EndingRule, by_field
 from coach.rules.from_numbers.unused_gpus import EMPTY_MIB, UNUSED_S, proof_of_unused
 
 
@@ -43,6 +43,9 @@ class TorchWithoutCuda(EndingRule):
     cause = "cuda_unavailable"
     confidence = 0.97
     thresholds = (UNUSED_S, EMPTY_MIB)
+    sentences = by_field(
+        otherwise="The torch of this environment was built without CUDA: it can use no GPU",
+    )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         hits = list(super().check(snapshot, history))
@@ -68,9 +71,6 @@ class TorchWithoutCuda(EndingRule):
 
     def is_mine(self, refusal: Refusal) -> bool:
         return refusal.cause == self.cause and WITHOUT_CUDA in refusal.text
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return "The torch of this environment was built without CUDA: it can use no GPU"
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix("Take an environment with a CUDA build of torch, or install the one for the driver's CUDA")

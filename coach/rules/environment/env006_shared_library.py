@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from coach.model.judging.finding import Fix
-from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class SharedLibrary(EndingRule):
@@ -39,21 +37,13 @@ class SharedLibrary(EndingRule):
             "compute node too"
         ),
     )
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        fields = hit.fields
-        if "version" in fields or "program_version" in fields:
-            return (
-                f"A system library is too old: {fields.get('version') or fields['program_version']} is not "
-                "in it"
-            )
-        symbol = fields.get("symbol") or fields.get("looked_up")
-        if symbol:
-            return f"Two versions of one library are mixed: {symbol.rstrip(',')} is missing"
-        if "mpi" in fields:
-            return "mpi4py found no MPI library"
-        if "setup" in fields:
-            return "bitsandbytes found no CUDA libraries that it can use"
-        if "refused" in fields:
-            return f"A shared library could not be loaded: {fields['refused']}"
-        return f"A shared library was not found: {next(iter(fields.values()), '')[:160]}"
+    sentences = by_field(
+        version="A system library is too old: {version} is not in it",
+        program_version="A system library is too old: {program_version} is not in it",
+        symbol="Two versions of one library are mixed: {symbol} is missing",
+        looked_up="Two versions of one library are mixed: {looked_up} is missing",
+        mpi="mpi4py found no MPI library",
+        setup="bitsandbytes found no CUDA libraries that it can use",
+        refused="A shared library could not be loaded: {refused}",
+        otherwise="A shared library was not found: {first:.160}",
+    )

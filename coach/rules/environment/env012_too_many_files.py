@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 _SHARING = ("multiprocessing", "torch/utils/data")
 _OPENED = re.compile(r"\[Errno 24\] Too many open files: '(?P<path>[^']{1,300})'")
@@ -36,14 +36,10 @@ class TooManyFiles(EndingRule):
     code = "ENV012"
     name = "too-many-open-files"
     cause = "too_many_open_files"
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if "ancdata" in hit.fields["words"]:
-            return (
-                "Too many open files: DataLoader workers pass tensors as open files, and the limit was "
-                "reached"
-            )
-        return "Too many open files: the process reached its limit"
+    sentences = by_field(
+        passed="Too many open files: DataLoader workers pass tensors as open files, and the limit was reached",
+        otherwise="Too many open files: the process reached its limit",
+    )
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         more = Fix(

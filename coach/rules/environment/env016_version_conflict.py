@@ -6,7 +6,7 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.environment.failed_import import is_below_a_failed_import, is_without_torch
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.quoted_evidence import hits_of
 
 
@@ -52,17 +52,14 @@ class VersionConflict(EndingRule):
         ),
     )
     confidence = 0.85
+    sentences = by_field(
+        pickled="torch.load refuses {pickled} in the file: since torch 2.6 it loads weights only, unless it is told otherwise",
+        words="Versions do not fit together: {words}",
+        bare_name="Versions do not fit together: {bare_name}",
+        otherwise="Versions do not fit together",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if hit.signature == "disabled":
             return any(map(is_without_torch, hits_of(snapshot, "ENV007")))
         return "bare_name" not in hit.fields or is_below_a_failed_import(hit, snapshot)
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if "pickled" in hit.fields:
-            return (
-                f"torch.load refuses {hit.fields['pickled']} in the file: since torch 2.6 it loads "
-                "weights only, unless it is told otherwise"
-            )
-        words = hit.fields.get("words") or hit.fields.get("bare_name")
-        return f"Versions do not fit together: {words}" if words else "Versions do not fit together"

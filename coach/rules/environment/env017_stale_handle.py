@@ -8,7 +8,7 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import was_outlived
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 _SHELL = re.compile(r"^(?:ls|rm|cp|mv|du|find|stat|cat): ")
 
@@ -41,17 +41,12 @@ class StaleHandle(EndingRule):
         Fix("Start again: a new job looks up the path again; replace files that jobs use only by renaming"),
     )
     other_node = "whose mount is stale"
+    sentences = by_field(
+        lost="The file system of {mounted} was disconnected under the job: {lost}",
+        unread="A file system could not read or write: {unread}",
+        path="A network file went away under the job (stale file handle): {path}",
+        otherwise="A network file went away under the job (stale file handle)",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return not _SHELL.match(hit.text) or not was_outlived(hit, snapshot)
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if "lost" in hit.fields:
-            return (
-                f"The file system of {hit.fields['mounted']} was disconnected under the job: "
-                f"{hit.fields['lost']}"
-            )
-        if "unread" in hit.fields:
-            return f"A file system could not read or write: {hit.fields['unread']}"
-        where = f": {hit.fields['path']}" if "path" in hit.fields else ""
-        return f"A network file went away under the job (stale file handle){where}"

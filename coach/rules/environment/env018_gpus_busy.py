@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from coach.model.judging.finding import Fix
-from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class GpusBusy(EndingRule):
@@ -38,6 +36,6 @@ class GpusBusy(EndingRule):
         Fix("Let each rank take its own GPU: torch.cuda.set_device(LOCAL_RANK) before anything else of CUDA"),
     )
     other_node = "whose GPUs are taken"
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return "Every GPU that the job may use is taken by another process"
+    sentences = by_field(
+        otherwise="Every GPU that the job may use is taken by another process",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class ProcessLimit(EndingRule):
@@ -44,6 +44,12 @@ class ProcessLimit(EndingRule):
             command='ulimit -u; ps -Lu "$USER" --no-headers | wc -l',
         ),
     )
+    sentences = by_field(
+        again="No further process could be started; the limit of processes and threads was reached",
+        fork="No further process could be started; the limit of processes and threads was reached",
+        asked="No further thread could be started: {asked} were to start; the limit of processes and threads was reached",
+        otherwise="No further thread could be started; the limit of processes and threads was reached",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False for Python's errno 11 if no process was forked: a socket or a pipe reports it too."""
@@ -51,8 +57,3 @@ class ProcessLimit(EndingRule):
             return True
         names = [frame.text for frame in hit.block.frames] if hit.block is not None else []
         return any(name in text for text in names for name in ("_execute_child", "_launch", "fork"))
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        what = "process" if hit.signature in ("again", "fork") else "thread"
-        asked = f": {hit.fields['asked']} were to start" if "asked" in hit.fields else ""
-        return f"No further {what} could be started{asked}; the limit of processes and threads was reached"

@@ -7,9 +7,10 @@ Each rule explains the meaning of its messages. `aftermath.py` decides whether t
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
+from types import MappingProxyType
 from typing import ClassVar
 
 from coach.lookback.history import History
@@ -39,8 +40,17 @@ torn line."""
 
 REFUSED = Signature("refused", "refused", ("coach: ",), r"^coach: (?P<cause>[a-z]+_[a-z_]+): (?P<text>.+)")
 """The line with which coach's batch script refuses to start."""
+OTHERWISE = "otherwise"
+"""Key of the summary of a line whose fields and kind have none."""
 NO_LINE = LogHit(REFUSED.rule, REFUSED.name, file="", line=0, text="", fields={})
 """The place of that line where only exit.json has the refusal, or no line shows the condition."""
+
+
+def by_field(**sentences: str) -> Mapping[str, str]:
+    """Summaries by the field or the kind of a line; `otherwise` is that of all other lines. `{words:.160}`
+    stands for at most 160 characters of the field `words`, `{first}` for the
+    first field, `{line}` for the whole line."""
+    return MappingProxyType(sentences)
 
 
 class EndingRule(Rule):
@@ -60,9 +70,16 @@ class EndingRule(Rule):
     is_lasting: ClassVar[bool] = False
     """True if a process cannot go on after the error, even if it catches it."""
 
-    @abstractmethod
+    sentences: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Summaries by the field of the line or by its kind (`by_field`); the first that the line has holds."""
+
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        """One line that says what happened."""
+        """One line that says what happened. Override it where the line alone does not tell."""
+        fields = {name: value.strip() for name, value in hit.fields.items()}
+        values = defaultdict(str, fields, line=hit.text.strip(), first=next(iter(fields.values()), ""))
+        known = (hit.signature, *hit.fields, OTHERWISE)
+        sentence = next(text for key, text in self.sentences.items() if key in known)
+        return sentence.format_map(values)
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         """The fixes to offer where the wording has none. `hit` is one of REFUSED if the job refused to

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from coach.model.judging.finding import Fix, Severity
-from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class GpuFailed(EndingRule):
@@ -36,11 +35,10 @@ class GpuFailed(EndingRule):
         Fix("Leave this node out (--exclude=NODE), resume from the last checkpoint, and tell the site"),
     )
     confidence = 0.9
+    sentences = by_field(
+        unsure="CUDA knows no name for the error: mostly the GPU, its driver or the node",
+        otherwise="The GPU itself failed: {what}",
+    )
 
     def severity_of(self, hit: LogHit) -> Severity | None:
         return Severity.WARNING if "unsure" in hit.fields else None
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if "unsure" in hit.fields:
-            return "CUDA knows no name for the error: mostly the GPU, its driver or the node"
-        return f"The GPU itself failed: {hit.fields['what'].removeprefix('error: ')}"

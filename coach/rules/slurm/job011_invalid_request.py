@@ -10,7 +10,7 @@ from coach.model.judging.finding import Evidence, Fix, Hit
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import is_below
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.outcome import was_never_started
 
 _SUBMITTED = re.compile("^Submitted batch job")
@@ -50,6 +50,13 @@ class InvalidRequest(EndingRule):
         Fix("Correct the option that the words name, and submit again"),
     )
     confidence = 0.95
+    sentences = by_field(
+        launch="The ranks were not started: {words:.200}",
+        job="Slurm refused a step of the job: {why:.200}",
+        why="Slurm refused the request: {why:.200}",
+        words="Slurm refused the request: {words:.200}",
+        otherwise="Slurm refused the request: {option:.200}",
+    )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         if was_never_started(snapshot):
@@ -84,11 +91,3 @@ class InvalidRequest(EndingRule):
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False if a later submission in the log succeeded."""
         return not is_below(_SUBMITTED, hit, snapshot)
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        words = hit.fields.get("why") or hit.fields.get("words") or hit.fields.get("option") or ""
-        if hit.signature == "launch":
-            return f"The ranks were not started: {words.strip()[:200]}"
-        if "job" in hit.fields:
-            return f"Slurm refused a step of the job: {words.strip()[:200]}"
-        return f"Slurm refused the request: {words.strip()[:200]}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class SweepBrake(EndingRule):
@@ -32,9 +32,9 @@ class SweepBrake(EndingRule):
     name = "sweep-brake"
     cause = "sweep_brake"
     severity = Severity.WARNING
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return hit.fields["text"]
+    sentences = by_field(
+        otherwise="{text}",
+    )
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         point = snapshot.run.sweep if snapshot.run is not None else None

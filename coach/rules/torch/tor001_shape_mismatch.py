@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from coach.model.judging.finding import Fix
-from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 
 class ShapeMismatch(EndingRule):
@@ -33,6 +31,6 @@ class ShapeMismatch(EndingRule):
     name = "shape-mismatch"
     cause = "shape_mismatch"
     general = (Fix("Print the shapes that reach that line, and compare them with the shapes of the layer"),)
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return f"Shapes do not fit: {hit.fields['words'][:160]}"
+    sentences = by_field(
+        otherwise="Shapes do not fit: {words:.160}",
+    )
