@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, overload
 
 from coach.lookback.history import History
 from coach.model.judging.finding import SAMPLER, Hit, Severity
@@ -37,12 +37,23 @@ class Need(StrEnum):
 class Threshold:
     """A number that a rule compares with. The config can change it, and the report prints the value used."""
 
-    name: str
     default: float
     unit: str
     reason: str
     at_least: float = 0.0
     """The rule cannot use a smaller number: it divides by it, or counts that many values."""
+    name: str = field(default="", init=False)
+    """The rule's attribute that holds it. An instance has the value used there: the default, or the config's."""
+
+    def __set_name__(self, rule: type[Rule], name: str) -> None:
+        object.__setattr__(self, "name", name)
+
+    @overload
+    def __get__(self, rule: None, owner: type[Rule]) -> Threshold: ...
+    @overload
+    def __get__(self, rule: Rule, owner: type[Rule]) -> float: ...
+    def __get__(self, rule: Rule | None, owner: type[Rule]) -> Threshold | float:
+        return self if rule is None else rule.values[self.name]
 
 
 class Rule(ABC):
@@ -62,8 +73,12 @@ class Rule(ABC):
     keep_s: ClassVar[float] = 0.0
     """Seconds, by the data's time stamps, for which a finding stays after its condition ended."""
     thresholds: ClassVar[tuple[Threshold, ...]] = ()
+    """The attributes that are thresholds, in order."""
     signatures: ClassVar[tuple[Signature, ...]] = ()
     """Log patterns that are not rows of a wordings table: numbers, and lines of a fixed form."""
+
+    def __init_subclass__(cls) -> None:
+        cls.thresholds = tuple(each for each in vars(cls).values() if isinstance(each, Threshold))
 
     def __init__(self, values: Mapping[str, float] | None = None, wordings: Iterable[Signature] = ()) -> None:
         """`values` replaces threshold defaults by name. `wordings` are the rule's rows of the wordings

@@ -86,16 +86,10 @@ class PlainException(Rule):
     cause = "code_error"
     severity = Severity.CRITICAL
     needs = (Need.LOG,)
-    thresholds = (
-        Threshold(
-            "max_lines_after",
-            50,
-            "lines",
-            (
-                "a dying program flushes some lines and its launcher adds a few; one that caught the error "
-                "says more"
-            ),
-        ),
+    max_lines_after = Threshold(
+        50,
+        "lines",
+        "a dying program flushes some lines and its launcher adds a few; one that caught the error says more",
     )
     signatures = (
         Signature(
@@ -167,7 +161,7 @@ class PlainException(Rule):
             return True
         if snapshot.state is not None or tail is None:
             return False
-        return hit.line < tail.first_line or num_alive_after(hit, tail) > self.values["max_lines_after"]
+        return hit.line < tail.first_line or num_alive_after(hit, tail) > self.max_lines_after
 
 
 def _not_of(others: list[LogHit], snapshot: TargetSnapshot) -> Iterable[LogHit]:

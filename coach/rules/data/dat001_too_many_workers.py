@@ -61,18 +61,16 @@ class TooManyWorkers(Rule):
     cause = "too_many_workers"
     severity = Severity.WARNING
     needs = (Need.HOST_TELEMETRY, Need.METRICS, Need.LOG)
-    thresholds = (
-        Threshold("workers_per_cpu", 2, "workers", "up to two share a CPU well, as one of them waits"),
-        Threshold("cpu_pct", 90, "percent of the allotted CPUs", "no CPU is left for one more process"),
-        Threshold("pressure_pct", 20, "percent of the time", "some task waits for a CPU"),
-        Threshold("own_cpu_pct", 40, "percent of the allotted CPUs", "with less, mostly other programs wait"),
-        Threshold("data_share", 0.10, "of step time", "the workers deliver too late"),
-        Threshold("min_samples", 10, "samples", "the first samples show the start-up", at_least=1),
-    )
+    workers_per_cpu = Threshold(2, "workers", "up to two share a CPU well, as one of them waits")
+    cpu_pct = Threshold(90, "percent of the allotted CPUs", "no CPU is left for one more process")
+    pressure_pct = Threshold(20, "percent of the time", "some task waits for a CPU")
+    own_cpu_pct = Threshold(40, "percent of the allotted CPUs", "with less, mostly other programs wait")
+    data_share = Threshold(0.10, "of step time", "the workers deliver too late")
+    min_samples = Threshold(10, "samples", "the first samples show the start-up", at_least=1)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         crowd = _launched(snapshot, history) or _warned_of(snapshot)
-        if crowd is None or crowd.total <= self.values["workers_per_cpu"] * crowd.num_cpus:
+        if crowd is None or crowd.total <= self.workers_per_cpu * crowd.num_cpus:
             return
         costs = tuple(self._costs(snapshot, history))
         ranks = f" of {crowd.num_ranks} ranks" if crowd.num_ranks > 1 else ""
@@ -99,31 +97,27 @@ class TooManyWorkers(Rule):
         """Evidence that the workers slow each other down."""
         for node in history.nodes:
             samples = training_host_samples(snapshot, history, node)
-            if len(samples) < self.values["min_samples"]:
+            if len(samples) < self.min_samples:
                 continue
             cpu, pressure = means_of(samples, "cpu_pct"), means_of(samples, "cpu_pressure_pct")
-            if cpu is not None and cpu >= self.values["cpu_pct"]:
+            if cpu is not None and cpu >= self.cpu_pct:
                 text = f"use of the allotted CPUs of {node} while it trained, mean of {len(samples)} samples"
                 yield Evidence(text, value=round(cpu, 1), unit="%")
-            elif (
-                pressure is not None
-                and pressure >= self.values["pressure_pct"]
-                and (cpu or 0.0) >= self.values["own_cpu_pct"]
-            ):
+            elif pressure is not None and pressure >= self.pressure_pct and (cpu or 0.0) >= self.own_cpu_pct:
                 text = f"share of the time in which some task waited for a CPU of {node}"
                 yield Evidence(text, value=round(pressure, 1), unit="%")
         shares = {}
         for rank in history.ranks:
             found = newest_steady_steps(snapshot, history, rank, 200, 3)
-            if len(found.steps) >= max(1, self.values["min_samples"]):
+            if len(found.steps) >= max(1, self.min_samples):
                 shares[rank] = found.data_share
         worst = max(shares, key=lambda rank: shares[rank], default=None)
-        if worst is not None and shares[worst] >= self.values["data_share"]:
+        if worst is not None and shares[worst] >= self.data_share:
             text = f"share of step time spent waiting for data, rank {worst}"
             yield Evidence(text, value=round(shares[worst], 4), unit="of step time")
         for rank in history.ranks[:1]:
             share = _share_of_epoch_starts(history.steps(rank))
-            if share is not None and share >= self.values["data_share"]:
+            if share is not None and share >= self.data_share:
                 text = (
                     "share of step time in which the first step of an epoch waits for all workers, rank "
                     f"{rank}"

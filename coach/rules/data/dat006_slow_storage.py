@@ -45,21 +45,19 @@ class SlowStorage(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),)
     keep_s = 10.0
-    thresholds = (
-        Threshold("stall_pct", 25, "percent of the time", "for a quarter of the time every task stood still"),
-        Threshold("gpu_pct", 70, "percent", "GPUs that are busier do not wait for storage"),
-        *WINDOW,
-    )
+    stall_pct = Threshold(25, "percent of the time", "for a quarter of the time every task stood still")
+    gpu_pct = Threshold(70, "percent", "GPUs that are busier do not wait for storage")
+    window_s, min_samples, startup_s = WINDOW
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
+        uses = gpu_uses(snapshot, history, self.values)
         for node, of_node in uses_by_node(uses).items():
-            hosts = host_window(snapshot, history, node, self.values["window_s"], self.values["min_samples"])
+            hosts = host_window(snapshot, history, node, self.values)
             means = use_meanwhile(of_node, hosts)
-            if not means or fmean(means) >= self.values["gpu_pct"]:
+            if not means or fmean(means) >= self.gpu_pct:
                 continue
             stall = means_of(hosts, "io_stall_pct")
-            if stall is None or stall < self.values["stall_pct"]:
+            if stall is None or stall < self.stall_pct:
                 continue
             mounts = sorted(history.mounts(node), key=lambda mount: -(mount.wait_ms or 0.0))
             yield Hit(

@@ -57,36 +57,34 @@ class SameOrder(Rule):
     cause = "same_order"
     severity = Severity.WARNING
     needs = (Need.METRICS,)
-    thresholds = (
-        Threshold(
-            "correlation", 0.5, "of the deviations", "augmentation and learning change a batch's loss by less"
-        ),
-        Threshold("sigma", 5, "standard deviations", "of what independent epochs would show"),
-        Threshold("min_epoch_steps", 12, "steps", "shorter epochs have too few deviations", at_least=4),
-        Threshold("min_epochs", 3, "epochs", "twice in a row may be chance", at_least=2),
-        Threshold("learned_share", 0.1, "of the first loss", "with less, the model memorizes its samples"),
+    correlation = Threshold(
+        0.5, "of the deviations", "augmentation and learning change a batch's loss by less"
     )
+    sigma = Threshold(5, "standard deviations", "of what independent epochs would show")
+    min_epoch_steps = Threshold(12, "steps", "shorter epochs have too few deviations", at_least=4)
+    min_epochs = Threshold(3, "epochs", "twice in a row may be chance", at_least=2)
+    learned_share = Threshold(0.1, "of the first loss", "with less, the model memorizes its samples")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         pairs: list[_Pair] = []
         num_epochs = 0
         for rank in history.ranks[:_MAX_RANKS]:
             steps = history.steps(rank)
-            if (steps[-1].epoch or 0) < self.values["min_epochs"] - 1:
+            if (steps[-1].epoch or 0) < self.min_epochs - 1:
                 return
             losses = _epochs(list(steps)[-_MAX_STEPS:])
-            if losses and _is_learned(losses[-1], history, self.values["learned_share"]):
+            if losses and _is_learned(losses[-1], history, self.learned_share):
                 return
             epochs = [_bends(of_epoch) for of_epoch in losses]
-            epochs = [bends for bends in epochs if len(bends) >= self.values["min_epoch_steps"] - 3]
+            epochs = [bends for bends in epochs if len(bends) >= self.min_epoch_steps - 3]
             num_epochs = max(num_epochs, len(epochs))
             pairs += pairwise(epochs)
-        if num_epochs < self.values["min_epochs"]:
+        if num_epochs < self.min_epochs:
             return
         pairs = _clipped(pairs)
         num_places = sum(min(len(one), len(other)) for one, other in pairs)
         found = _correlation(pairs, 0)
-        least = max(self.values["correlation"], self.values["sigma"] * _SPREAD / math.sqrt(num_places))
+        least = max(self.correlation, self.sigma * _SPREAD / math.sqrt(num_places))
         if found < least or _turns(pairs) < _MIN_TURNS:
             return
         if _recurs(pairs, found) or _is_of_few_places(pairs, found):

@@ -52,8 +52,8 @@ class FileNotFound(EndingRule):
         asserted="A file or folder that the program requires does not exist",
         command="The node has no command {command}: srun looks for it on the PATH",
         path="Not there, seen from the job: {path}",
-        missing="Not there, seen from the job: {missing}",
-        otherwise="Not there, seen from the job: a file",
+        mpirun="Not there, seen from the job: a file",
+        otherwise="Not there, seen from the job: {missing}",
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

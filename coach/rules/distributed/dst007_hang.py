@@ -71,25 +71,19 @@ class Hang(Rule):
         Need.STACKS,
         frozenset({Need.LOG, Need.JOB_STATE}),
     )
-    thresholds = (
-        Threshold("silence_s", 300, "seconds", "shorter silences are checkpoints on slow file systems"),
-        Threshold("silence_steps", 10, "times the median step", "long steps make long silences"),
-        Threshold("lag_s", 90, "seconds", "a network file system may show new lines this late"),
-        Threshold("window_s", 120, "seconds", "in this time an evaluation or a checkpoint shows some work"),
-        Threshold("min_samples", 20, "samples", "fewer may be chance", at_least=1),
-        Threshold("spin_pct", 95, "percent", "a collective that waits keeps its kernel running"),
-        Threshold("spin_power_share", 0.35, "of the power limit", "a kernel that only waits draws less"),
-        Threshold(
-            "idle_cpu_pct", 5, "percent of the allotted CPUs", "no process computes, decodes or compresses"
-        ),
-        Threshold("stack_share", 0.9, "of the stacks", "a rank that works is seen in several lines"),
-        Threshold("told_s", 1800, "seconds", "a job that is silent this long deserves a note"),
-        Threshold("noted_s", 600, "seconds", "an evaluation or a checkpoint that prints nothing is shorter"),
-        Threshold(
-            "pauses", 3, "times the longest pause", "pauses differ, and the longest may be yet to come"
-        ),
-        Threshold("idle_io_mib_s", 1, "MiB/s", "no process reads or writes much"),
-    )
+    silence_s = Threshold(300, "seconds", "shorter silences are checkpoints on slow file systems")
+    silence_steps = Threshold(10, "times the median step", "long steps make long silences")
+    lag_s = Threshold(90, "seconds", "a network file system may show new lines this late")
+    window_s = Threshold(120, "seconds", "in this time an evaluation or a checkpoint shows some work")
+    min_samples = Threshold(20, "samples", "fewer may be chance", at_least=1)
+    spin_pct = Threshold(95, "percent", "a collective that waits keeps its kernel running")
+    spin_power_share = Threshold(0.35, "of the power limit", "a kernel that only waits draws less")
+    idle_cpu_pct = Threshold(5, "percent of the allotted CPUs", "no process computes, decodes or compresses")
+    stack_share = Threshold(0.9, "of the stacks", "a rank that works is seen in several lines")
+    told_s = Threshold(1800, "seconds", "a job that is silent this long deserves a note")
+    noted_s = Threshold(600, "seconds", "an evaluation or a checkpoint that prints nothing is shorter")
+    pauses = Threshold(3, "times the longest pause", "pauses differ, and the longest may be yet to come")
+    idle_io_mib_s = Threshold(1, "MiB/s", "no process reads or writes much")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         yield from (
@@ -132,8 +126,8 @@ class Hang(Rule):
         return f"{said}, {silence.times:,.0f} times its usual pause{f', and {idle}' if idle else ''}"
 
     def _is_long(self, silence: Silence) -> bool:
-        least = max(self.values["noted_s"], self.values["silence_steps"] * (silence.usual_s or 0.0))
-        return silence.silent_s >= max(least, self.values["pauses"] * silence.longest_s)
+        least = max(self.noted_s, self.silence_steps * (silence.usual_s or 0.0))
+        return silence.silent_s >= max(least, self.pauses * silence.longest_s)
 
     def _by_stacks(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         """Hits from stacks that were sampled because logs and metrics went silent."""
@@ -173,7 +167,7 @@ class Hang(Rule):
         busy = next((burst for burst in bursts if not self._stands_idle(burst)), None)
         if busy is None and is_whole:
             return f"{still}: {_stands_in(bursts[0])}, without CPU", Severity.CRITICAL
-        if silent_s < self.values["told_s"]:
+        if silent_s < self.told_s:
             return "", None
         seen = f"{_stands_in(bursts[0])}, and other ranks are not measured"
         if busy is not None:
@@ -183,7 +177,7 @@ class Hang(Rule):
     def _standing_apart(self, bursts: Sequence[StackBurst]) -> list[StackBurst]:
         """The ranks that stand in a line of their own while all others wait for them; empty if any rank
         works."""
-        least = self.values["stack_share"]
+        least = self.stack_share
         waiting = [burst for burst in bursts if waiting_share(burst) >= least]
         apart = [
             burst
@@ -196,8 +190,8 @@ class Hang(Rule):
 
     def _stands_idle(self, burst: StackBurst) -> bool:
         """True if a rank waits or stands in one line, and was measured to use no CPU."""
-        least = self.values["stack_share"]
-        is_idle = burst.cpu_pct is not None and burst.cpu_pct < self.values["idle_cpu_pct"]
+        least = self.stack_share
+        is_idle = burst.cpu_pct is not None and burst.cpu_pct < self.idle_cpu_pct
         return is_idle and (waiting_share(burst) >= least or stands_in_one_place(burst, least))
 
     def _by_steps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -208,9 +202,9 @@ class Hang(Rule):
         times = [s.step_time_s for s in newest_steps(history.steps(history.ranks[0]), 100) if s.step_time_s]
         if newest is None or not times or newest < (started_s(snapshot) or 0.0):
             return
-        patience = max(self.values["silence_s"], self.values["silence_steps"] * median(times))
+        patience = max(self.silence_s, self.silence_steps * median(times))
         silence = now - newest
-        if silence < patience + self.values["lag_s"]:
+        if silence < patience + self.lag_s:
             return
         signs = self._signs(snapshot, history, now)
         if not signs:
@@ -242,7 +236,7 @@ class Hang(Rule):
 
     def _sign(self, history: History, node: str, now: float) -> str | None:
         """The sign that a node does no work; None if it may work."""
-        start, enough = now - self.values["window_s"], self.values["min_samples"]
+        start, enough = now - self.window_s, self.min_samples
         hosts = [sample for sample in history.host(node) if sample.time_s > start]
         if len(hosts) < enough:
             return None
@@ -253,14 +247,14 @@ class Hang(Rule):
         if uses and all(self._spins(use) for use in uses):
             return "its GPUs spin: always busy, at little power"
         cpu = means_of(hosts, "cpu_pct")
-        if cpu is None or cpu >= self.values["idle_cpu_pct"] or any(max(use.percents) > 0 for use in uses):
+        if cpu is None or cpu >= self.idle_cpu_pct or any(max(use.percents) > 0 for use in uses):
             return None
         return f"nothing works: CPUs {cpu:.0f} %" + (", GPUs 0 %" if uses else "")
 
     def _gpu_use(self, history: History, key: tuple[str, int], start: float) -> _GpuUse | None:
         """The GPU's use since `start`; None for too few samples."""
         samples = [s for s in history.gpu(*key) if s.time_s > start and s.utilization_pct is not None]
-        if len(samples) < self.values["min_samples"]:
+        if len(samples) < self.min_samples:
             return None
         shares = [s.power_w / s.power_limit_w for s in samples if s.power_w is not None and s.power_limit_w]
         return _GpuUse([sample.utilization_pct or 0.0 for sample in samples], mean(shares))
@@ -273,7 +267,7 @@ class Hang(Rule):
             for rate in (sample.disk_read_mib_s, sample.disk_write_mib_s)
             if rate is not None
         ]
-        idle = self.values["idle_io_mib_s"]
+        idle = self.idle_io_mib_s
         return (mean(rates) or 0.0) > idle or any(
             (mount.read_mib_s or 0.0) + (mount.write_mib_s or 0.0) > idle for mount in history.mounts(node)
         )
@@ -281,9 +275,9 @@ class Hang(Rule):
     def _spins(self, use: _GpuUse) -> bool:
         """True if a kernel always ran but the GPU drew little power."""
         return (
-            min(use.percents) >= self.values["spin_pct"]
+            min(use.percents) >= self.spin_pct
             and use.power_share is not None
-            and use.power_share < self.values["spin_power_share"]
+            and use.power_share < self.spin_power_share
         )
 
 

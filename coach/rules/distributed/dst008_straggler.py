@@ -73,22 +73,15 @@ class Straggler(Rule):
     severity = Severity.WARNING
     needs = (Need.METRICS, Need.STACKS)
     keep_s = 10.0
-    thresholds = (
-        Threshold("lag_share", 0.15, "of step time", "between TraceML's bands (0.1 and 0.2)", at_least=0.001),
-        Threshold("min_lag_s", 0.002, "seconds", "less is the scheduling of the operating system"),
-        Threshold("min_window_s", 5, "seconds of steps", "a shorter time may be one hiccup"),
-        Threshold(
-            "min_steps", 16, "steps in which it was measured", "two for each part of the window", at_least=1
-        ),
-        Threshold("window_steps", 250, "steps", "long enough to span the bursts of all loaders", at_least=1),
-        Threshold(
-            "stack_share",
-            0.5,
-            "of the stacks",
-            "half of 20 stacks is not chance if the true share is below 0.3",
-        ),
-        Threshold("skip_steps", 10, "steps at the start", "libraries are loaded and kernels chosen in them"),
+    lag_share = Threshold(0.15, "of step time", "between TraceML's bands (0.1 and 0.2)", at_least=0.001)
+    min_lag_s = Threshold(0.002, "seconds", "less is the scheduling of the operating system")
+    min_window_s = Threshold(5, "seconds of steps", "a shorter time may be one hiccup")
+    min_steps = Threshold(16, "steps in which it was measured", "two for each part of the window", at_least=1)
+    window_steps = Threshold(250, "steps", "long enough to span the bursts of all loaders", at_least=1)
+    stack_share = Threshold(
+        0.5, "of the stacks", "half of 20 stacks is not chance if the true share is below 0.3"
     )
+    skip_steps = Threshold(10, "steps at the start", "libraries are loaded and kernels chosen in them")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         if has_uneven_ranks(snapshot.run):
@@ -104,7 +97,7 @@ class Straggler(Rule):
         }
         if not measures:
             return
-        count = int(self.values["window_steps"])
+        count = int(self.window_steps)
         window = {rank: newest_steps(history.steps(rank), count) for rank in history.ranks}
         for what, measure in measures.items():
             late = self._late(window, measure)
@@ -116,7 +109,7 @@ class Straggler(Rule):
 
     def _by_stacks(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
         """Hits from the stacks that were sampled once after warm-up."""
-        bursts, least = newest_bursts(snapshot, is_stall=False), self.values["stack_share"]
+        bursts, least = newest_bursts(snapshot, is_stall=False), self.stack_share
         if not all(burst.has_steps for burst in bursts):
             return  # one rank prepares the data for all before the first step
         late = [burst for burst in bursts if self._keeps_others(burst)]
@@ -127,8 +120,8 @@ class Straggler(Rule):
 
     def _keeps_others(self, burst: StackBurst) -> bool:
         """True if the rank hardly waits for others and does something else than they do."""
-        is_apart = burst.share("data", "other") >= self.values["stack_share"]
-        return burst.rank is not None and is_apart and waiting_share(burst) < 1 - self.values["stack_share"]
+        is_apart = burst.share("data", "other") >= self.stack_share
+        return burst.rank is not None and is_apart and waiting_share(burst) < 1 - self.stack_share
 
     def _late(self, window: Mapping[int, Sequence[Step]], measure: _Measure) -> list[_Late]:
         """The ranks that are late by this measure, the slowest first."""
@@ -137,16 +130,16 @@ class Straggler(Rule):
             for rank, steps in window.items()
         }
         common = sorted(set.intersection(*(set(found) for found in values.values())))
-        common = [step for step in common if step > self.values["skip_steps"]]
-        if len(common) < max(_NUM_PARTS, self.values["min_steps"]):
+        common = [step for step in common if step > self.skip_steps]
+        if len(common) < max(_NUM_PARTS, self.min_steps):
             return []
         step_s = median(_step_times(window))
-        if (common[-1] - common[0]) * step_s < self.values["min_window_s"]:
+        if (common[-1] - common[0]) * step_s < self.min_window_s:
             return []
         bounds = [len(common) * part // _NUM_PARTS for part in range(_NUM_PARTS + 1)]
         parts = [common[a:b] for a, b in pairwise(bounds)]
         means = {rank: [fmean([found[s] for s in part]) for part in parts] for rank, found in values.items()}
-        least = max(self.values["lag_share"] * step_s, self.values["min_lag_s"])
+        least = max(self.lag_share * step_s, self.min_lag_s)
         late = []
         for rank, mine in means.items():
             others = [median(of[part] for r, of in means.items() if r != rank) for part in range(_NUM_PARTS)]
@@ -164,7 +157,7 @@ class Straggler(Rule):
                 return False
             means.append(sum(known) / len(known))
         step_times = _step_times(newest)
-        least_s = 0.25 * self.values["lag_share"] * median(step_times) if step_times else 0.0
+        least_s = 0.25 * self.lag_share * median(step_times) if step_times else 0.0
         return bool(step_times) and max(means) - median(means) >= least_s
 
     def _hit(
@@ -188,7 +181,7 @@ class Straggler(Rule):
                 Evidence(f"{what}, median of the other ranks", value=round(worst.others_s, 4), unit="s"),
                 Evidence("step time, median of all ranks", value=round(step_s, 4), unit="s"),
             ),
-            confidence=round(min(0.95, 0.75 + 0.2 * min(1.0, share / self.values["lag_share"] - 1)), 2),
+            confidence=round(min(0.95, 0.75 + 0.2 * min(1.0, share / self.lag_share - 1)), 2),
             subject=Subject(node=node, rank=worst.rank) if len(late) == 1 else Subject(),
             fixes=(
                 Fix(

@@ -10,7 +10,7 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.advice.placement import has_uneven_ranks
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_numbers.telemetry_windows import MIN_SAMPLES, STARTUP_S, WINDOW, GpuUse, gpu_uses
+from coach.rules.from_numbers.telemetry_windows import MIN_SAMPLES, STARTUP_S, WINDOW_S, GpuUse, gpu_uses
 from coach.rules.from_numbers.training_windows import share_samples
 
 
@@ -40,25 +40,21 @@ class UnevenGpus(Rule):
     severity = Severity.WARNING
     needs = (Need.GPU_TELEMETRY,)
     keep_s = 10.0
-    thresholds = (
-        Threshold("spread_points", 30, "percentage points", "smaller differences come and go", at_least=1),
-        Threshold("idle_pct", 30, "percent", "below it GPU003 reports the GPU"),
-        Threshold(
-            "window_s", 600, "seconds", "in a shorter time one evaluation or checkpoint makes the difference"
-        ),
-        MIN_SAMPLES,
-        STARTUP_S,
+    spread_points = Threshold(30, "percentage points", "smaller differences come and go", at_least=1)
+    idle_pct = Threshold(30, "percent", "below it GPU003 reports the GPU")
+    window_s = Threshold(
+        600, "seconds", "in a shorter time one evaluation or checkpoint makes the difference"
     )
+    min_samples = MIN_SAMPLES
+    startup_s = STARTUP_S
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         if len(history.gpus) < 2 or has_uneven_ranks(snapshot.run) or share_samples(history):
             return
-        uses = gpu_uses(snapshot, history, *(threshold.default for threshold in WINDOW))
+        uses = gpu_uses(snapshot, history, {**self.values, "window_s": WINDOW_S.default})
         if not self._is_uneven(uses):
             return  # the shorter window, which other rules compute anyway, already rules it out
-        uses = gpu_uses(
-            snapshot, history, *(self.values[name] for name in ("window_s", "min_samples", "startup_s"))
-        )
+        uses = gpu_uses(snapshot, history, self.values)
         if not self._is_uneven(uses):
             return
         least, most = min(uses, key=lambda u: u.mean_pct), max(uses, key=lambda u: u.mean_pct)
@@ -78,7 +74,7 @@ class UnevenGpus(Rule):
                 )
                 for use in (least, most)
             ),
-            confidence=round(0.6 + 0.2 * min(1.0, spread / self.values["spread_points"] - 1), 2),
+            confidence=round(0.6 + 0.2 * min(1.0, spread / self.spread_points - 1), 2),
             subject=Subject(node=odd.node, gpu=odd.gpu),
             fixes=(
                 Fix(
@@ -93,6 +89,4 @@ class UnevenGpus(Rule):
         if len(uses) < 2:
             return False
         means = [use.mean_pct for use in uses]
-        return (
-            min(means) >= self.values["idle_pct"] and max(means) - min(means) >= self.values["spread_points"]
-        )
+        return min(means) >= self.idle_pct and max(means) - min(means) >= self.spread_points

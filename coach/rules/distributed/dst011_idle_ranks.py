@@ -46,12 +46,10 @@ class IdleRanks(Rule):
     cause = "idle_ranks"
     severity = Severity.WARNING
     needs = (Need.METRICS,)
-    thresholds = (
-        Threshold("min_steps", 20, "steps", "ranks start seconds apart, and not that many steps"),
-        Threshold("min_s", 5, "seconds of steps", "the same, where steps are very short"),
-        Threshold(
-            "lag_s", 90, "seconds of steps", "on several nodes a network file system may show them this late"
-        ),
+    min_steps = Threshold(20, "steps", "ranks start seconds apart, and not that many steps")
+    min_s = Threshold(5, "seconds of steps", "the same, where steps are very short")
+    lag_s = Threshold(
+        90, "seconds of steps", "on several nodes a network file system may show them this late"
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -64,7 +62,7 @@ class IdleRanks(Rule):
         gpus = num_gpus_asked(snapshot) or 0 if _leaves_gpus(history) else 0
         expected = max(told, asked, gpus)
         # Files of ranks on other nodes may become visible late. Once the run has ended, they are complete.
-        least_s = self.values["min_s" if snapshot.has_ended or (nodes or 1) == 1 else "lag_s"]
+        least_s = self.min_s if snapshot.has_ended or (nodes or 1) == 1 else self.lag_s
         if len(at_work) >= expected or not self._trains(history, least_s):
             return
         idle = [rank for rank in range(told) if rank not in at_work]
@@ -94,7 +92,7 @@ class IdleRanks(Rule):
         """True if the working ranks have trained for so long that the others would have made steps too."""
         steps = history.steps(history.ranks[0])
         seconds = sum(step.step_time_s or 0.0 for step in steps)
-        return len(steps) >= self.values["min_steps"] and seconds >= least_s
+        return len(steps) >= self.min_steps and seconds >= least_s
 
 
 def _a_rank_per_device(run: Run | None) -> Fix:

@@ -52,14 +52,12 @@ class SameSamples(Rule):
     cause = "same_samples"
     severity = Severity.WARNING
     needs = (Need.METRICS,)
-    thresholds = (
-        Threshold("min_steps", 60, "steps", "chance then makes one pair in a million look alike", at_least=1),
-        Threshold(
-            "correlation", 0.7, "of the deviations' changes", "five standard deviations of chance at 60 steps"
-        ),
-        Threshold(
-            "equal_share", 1e-5, "of the loss", "rounding and the order of sums change one value by this much"
-        ),
+    min_steps = Threshold(60, "steps", "chance then makes one pair in a million look alike", at_least=1)
+    correlation = Threshold(
+        0.7, "of the deviations' changes", "five standard deviations of chance at 60 steps"
+    )
+    equal_share = Threshold(
+        1e-5, "of the loss", "rounding and the order of sums change one value by this much"
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -67,7 +65,7 @@ class SameSamples(Rule):
         expected = (num_parts(history) or 1) if len(ranks) > 1 else 1
         if expected < 2:
             return
-        count = int(self.values["min_steps"])
+        count = int(self.min_steps)
         losses = _losses({rank: newest_steps(history.steps(rank), count + 20) for rank in ranks})
         num_steps = len(next(iter(losses.values())))
         if num_steps < max(2, count):
@@ -105,7 +103,7 @@ class SameSamples(Rule):
 
     def _are_all_equal(self, losses: Mapping[int, Sequence[float]]) -> bool:
         return all(
-            max(values) - min(values) <= self.values["equal_share"] * abs(values[0])
+            max(values) - min(values) <= self.equal_share * abs(values[0])
             for values in zip(*losses.values(), strict=True)
         )
 
@@ -121,9 +119,7 @@ class SameSamples(Rule):
             for rank, values in losses.items()
         }
         courses = {rank: _changes(values) for rank, values in deviations.items()}
-        least = self.values["equal_share"] * abs(
-            fmean(means)
-        )  # smaller changes of a smooth course are rounding
+        least = self.equal_share * abs(fmean(means))  # smaller changes of a smooth course are rounding
         loud = [rank for rank, course in courses.items() if max(map(abs, course)) > least]
         signs = {
             rank: sum((value > 0) << place for place, value in enumerate(course))
@@ -134,7 +130,7 @@ class SameSamples(Rule):
             agreement = 1 - (signs[a] ^ signs[b]).bit_count() / (len(means) - 1)
             if agreement < _MIN_AGREEMENT or group_of[a] == group_of[b]:
                 continue
-            if _correlation(courses[a], courses[b]) >= self.values["correlation"]:
+            if _correlation(courses[a], courses[b]) >= self.correlation:
                 old, new = group_of[b], group_of[a]
                 group_of = {rank: new if group == old else group for rank, group in group_of.items()}
         groups: dict[int, list[int]] = {}

@@ -51,14 +51,8 @@ class SameFailureAgain(Rule):
     name = "same-failure-again"
     cause = "same_failure_again"
     severity = Severity.WARNING
-    thresholds = (
-        Threshold(
-            "times",
-            3,
-            "failures in a row",
-            "the second may be a retry to see whether it was chance",
-            at_least=1,
-        ),
+    times = Threshold(
+        3, "failures in a row", "the second may be a retry to see whether it was chance", at_least=1
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -74,7 +68,7 @@ class SameFailureAgain(Rule):
             if past.failure != this.failure:
                 break
             streak.insert(0, past)
-        if len(streak) < self.values["times"]:
+        if len(streak) < self.times:
             return
         tried = _tried(streak)
         told = f"; tried in between without success: {'; '.join(tried[:3])}" if tried else ""

@@ -41,15 +41,11 @@ class MemoryRaisedBlindly(Rule):
     name = "memory-raised-blindly"
     cause = "memory_raised_blindly"
     severity = Severity.WARNING
-    thresholds = (
-        Threshold("min_raise", 1.1, "times as much", "less is rounding"),
-        Threshold(
-            "idle_share", 0.5, "of the available memory", "with this much left, memory was not the problem"
-        ),
-        Threshold("idle_mib", 4096, "MiB", "less keeps no other job off a node"),
-        Threshold(
-            "grows_with_time", 1.3, "times as long", "a job that survives longer with more memory is leaking"
-        ),
+    min_raise = Threshold(1.1, "times as much", "less is rounding")
+    idle_share = Threshold(0.5, "of the available memory", "with this much left, memory was not the problem")
+    idle_mib = Threshold(4096, "MiB", "less keeps no other job off a node")
+    grows_with_time = Threshold(
+        1.3, "times as long", "a job that survives longer with more memory is leaking"
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -65,7 +61,7 @@ class MemoryRaisedBlindly(Rule):
         rise = f"{size_text(asked_before)} → {size_text(asked)}"
         if snapshot.has_ended and this.cause == before.cause == _HOST:
             fix = _MEASURE if snapshot.run is None else _LOOK
-            yield self._hit(_again(this, before, rise, self.values["grows_with_time"]), before, this, fix)
+            yield self._hit(_again(this, before, rise, self.grows_with_time), before, this, fix)
         elif snapshot.has_ended and this.cause == before.cause == _DEVICE:
             text = f"--mem was raised ({rise}), which sets host memory, but GPU memory ran out again"
             yield self._hit(text, before, this, Fix("Leave --mem as it is: follow the advice of MEM001"))
@@ -79,7 +75,7 @@ class MemoryRaisedBlindly(Rule):
 
     def _is_raised_blindly(self, run: Run | None, before_mib: float, asked_mib: float) -> bool:
         """False also if a fix of coach, or the plan of the recipe, asked for this memory."""
-        if asked_mib < self.values["min_raise"] * before_mib:
+        if asked_mib < self.min_raise * before_mib:
             return False
         is_fix = run is not None and run.fix is not None and "mem" in run.fix.changes
         return not is_fix and (run is None or asked_mib > (run.mem_need_mib or 0))
@@ -88,7 +84,7 @@ class MemoryRaisedBlindly(Rule):
         used = past.memory_used_mib
         if used is None or past.state not in ("COMPLETED", "FAILED"):
             return False
-        return used < self.values["idle_share"] * asked_mib and asked_mib - used >= self.values["idle_mib"]
+        return used < self.idle_share * asked_mib and asked_mib - used >= self.idle_mib
 
     def _hit(
         self, text: str, before: PastRun, this: PastRun, fix: Fix, severity: Severity | None = None

@@ -41,21 +41,14 @@ class NodeFailsOften(Rule):
     name = "node-fails-often"
     cause = "node_fails_often"
     severity = Severity.WARNING
-    thresholds = (
-        Threshold("min_failures", 3, "failures", "two happen by chance", at_least=1),
-        Threshold(
-            "min_runs_elsewhere", 10, "runs", "with fewer, the rate of the peers is unknown", at_least=1
-        ),
-    )
+    min_failures = Threshold(3, "failures", "two happen by chance", at_least=1)
+    min_runs_elsewhere = Threshold(10, "runs", "with fewer, the rate of the peers is unknown", at_least=1)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for record in snapshot.across.nodes if snapshot.across is not None else ():
-            if record.num_failed < self.values["min_failures"]:
+            if record.num_failed < self.min_failures:
                 continue
-            if (
-                record.num_runs_peers < self.values["min_runs_elsewhere"]
-                or record.low <= record.rate_of_peers
-            ):
+            if record.num_runs_peers < self.min_runs_elsewhere or record.low <= record.rate_of_peers:
                 continue
             is_victim = snapshot.across is not None and snapshot.across.this in record.failed
             if snapshot.has_ended and not is_victim:

@@ -42,26 +42,19 @@ class SlowerThanBefore(Rule):
     name = "slower-than-before"
     cause = "slower_than_before"
     severity = Severity.WARNING
-    thresholds = (
-        Threshold(
-            "max_ratio", 0.95, "of the earlier throughput", "placement and clocks alone make some percent"
-        ),
-        Threshold(
-            "others_cpu_pct",
-            20,
-            "percent of a node's CPUs",
-            "on a node shared this much, the pace depends on others",
-        ),
+    max_ratio = Threshold(0.95, "of the earlier throughput", "placement and clocks alone make some percent")
+    others_cpu_pct = Threshold(
+        20, "percent of a node's CPUs", "on a node shared this much, the pace depends on others"
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         across = snapshot.across
         pace = across.pace if across is not None else None
-        if across is None or pace is None or max(pace.ratio, pace.high) >= self.values["max_ratio"]:
+        if across is None or pace is None or max(pace.ratio, pace.high) >= self.max_ratio:
             return
         last = max(pace.before, key=lambda past: past.ended_s or 0.0)
         others_pct = across.this.others_cpu_pct or 0.0
-        is_shared = others_pct >= self.values["others_cpu_pct"] and _is_on_cpus(snapshot.run)
+        is_shared = others_pct >= self.others_cpu_pct and _is_on_cpus(snapshot.run)
         yield Hit(
             summary=f"{pace.samples_per_s:.4g} samples/s, {1 - pace.ratio:.0%} below the "
             f"{len(pace.before)} equal runs of the two weeks before",

@@ -42,10 +42,8 @@ class BatchWithoutGain(Rule):
     name = "batch-without-gain"
     cause = "batch_without_gain"
     severity = Severity.INFO
-    thresholds = (
-        Threshold("min_growth", 2.0, "times the batch", "less may be lost in the noise between runs"),
-        Threshold("max_gain", 0.05, "of the throughput", "placement and clocks alone make some percent"),
-    )
+    min_growth = Threshold(2.0, "times the batch", "less may be lost in the noise between runs")
+    max_gain = Threshold(0.05, "of the throughput", "placement and clocks alone make some percent")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         across = snapshot.across
@@ -57,10 +55,10 @@ class BatchWithoutGain(Rule):
         if before is None or batch is None or not rate:
             return
         batch_before, rate_before = _batch(before), before.samples_per_s
-        if batch_before is None or not rate_before or batch < self.values["min_growth"] * batch_before:
+        if batch_before is None or not rate_before or batch < self.min_growth * batch_before:
             return
         noise = (this.samples_per_s_noise or 0.0) / rate + (before.samples_per_s_noise or 0.0) / rate_before
-        if abs(rate / rate_before - 1) + noise > self.values["max_gain"]:
+        if abs(rate / rate_before - 1) + noise > self.max_gain:
             return
         yield Hit(
             summary=(

@@ -43,24 +43,18 @@ class MemoryAsked(Rule):
         frozenset({Need.HOST_TELEMETRY, Need.JOB_STATE}),
         frozenset({Need.MEMORY_SUMMARY, Need.JOB_STATE}),
     )
-    thresholds = (
-        Threshold("used_share", 0.35, "of the request", "slurmpast's bound"),
-        Threshold("idle_mib", 32768, "MiB", "less unused memory keeps no other job off a node"),
-        Threshold("min_s", 300, "seconds", "a shorter run may not have reached its peak"),
-        Threshold(
-            "headroom",
-            1.3,
-            "times the peak",
-            "the true peak may be higher: samples miss short bursts",
-            at_least=1,
-        ),
+    used_share = Threshold(0.35, "of the request", "slurmpast's bound")
+    idle_mib = Threshold(32768, "MiB", "less unused memory keeps no other job off a node")
+    min_s = Threshold(300, "seconds", "a shorter run may not have reached its peak")
+    headroom = Threshold(
+        1.3, "times the peak", "the true peak may be higher: samples miss short bursts", at_least=1
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         if snapshot.state != "COMPLETED":
             return
         if snapshot.run is None:
-            peaks = peaks_of_memory(node_means(snapshot, self.values["min_s"]))
+            peaks = peaks_of_memory(node_means(snapshot, self.min_s))
             if peaks:
                 # The node with the highest share in use counts: the next request must be enough for it.
                 peak, allotted = max(peaks, key=lambda each: each[0] / each[1])
@@ -80,7 +74,7 @@ class MemoryAsked(Rule):
     def _sampled_peaks(self, history: History, ended_s: float | None) -> list[float]:
         """The peak of each node in MiB. Empty if a node was sampled for too short a time, or if its samples
         stop long before the run's end."""
-        peaks, min_s = [], self.values["min_s"]
+        peaks, min_s = [], self.min_s
         for node in history.nodes:
             samples = [each for each in history.host(node) if each.memory_used_mib is not None]
             if not samples or samples[-1].time_s - samples[0].time_s < min_s:
@@ -93,9 +87,9 @@ class MemoryAsked(Rule):
     def _judged(
         self, peak: float, asked: float, how: str, what_asked: str, confidence: float
     ) -> Iterable[Hit]:
-        if peak >= self.values["used_share"] * asked or asked - peak < self.values["idle_mib"]:
+        if peak >= self.used_share * asked or asked - peak < self.idle_mib:
             return
-        wanted = f"{max(1, math.ceil(peak * self.values['headroom'] / 1024))}G"
+        wanted = f"{max(1, math.ceil(peak * self.headroom / 1024))}G"
         yield Hit(
             summary=(
                 f"Of the {size_text(asked)} per node that were requested, at most {size_text(peak)} were used"

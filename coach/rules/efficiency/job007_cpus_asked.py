@@ -43,11 +43,9 @@ class CpusAsked(Rule):
         frozenset({Need.HOST_TELEMETRY, Need.JOB_STATE}),
         frozenset({Need.CPU_SUMMARY, Need.JOB_STATE}),
     )
-    thresholds = (
-        Threshold("used_pct", 15, "percent of the CPUs", "slurmpast's bound"),
-        Threshold("min_cpus", 16, "CPUs on a node", "fewer come with a GPU, and keep no other job off it"),
-        Threshold("min_s", 300, "seconds of training", "shorter runs are mostly start"),
-    )
+    used_pct = Threshold(15, "percent of the CPUs", "slurmpast's bound")
+    min_cpus = Threshold(16, "CPUs on a node", "fewer come with a GPU, and keep no other job off it")
+    min_s = Threshold(300, "seconds of training", "shorter runs are mostly start")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         if snapshot.state != "COMPLETED":
@@ -55,11 +53,11 @@ class CpusAsked(Rule):
         # A sampler that was attached to a job has seen only a part of it.
         is_sampled = snapshot.run is not None and bool(history.nodes)
         used = self._sampled(snapshot, history) if is_sampled else []
-        means = [] if is_sampled else cpu_means(snapshot, self.values["min_s"])
+        means = [] if is_sampled else cpu_means(snapshot, self.min_s)
         if not used and not means:
             return
         mean_pct, cpus = max(used or means)
-        if mean_pct >= self.values["used_pct"] or cpus < self.values["min_cpus"]:
+        if mean_pct >= self.used_pct or cpus < self.min_cpus:
             return
         wanted = max(_num_busy(snapshot.run), math.ceil(2 * cpus * mean_pct / 100))
         if wanted >= cpus:
@@ -83,14 +81,14 @@ class CpusAsked(Rule):
         used: list[tuple[float, int]] = []
         ended_s = snapshot.run.ended_time_s if snapshot.run is not None else None
         for node in history.nodes:
-            if ended_s is not None and ended_s - history.host(node)[-1].time_s > self.values["min_s"]:
+            if ended_s is not None and ended_s - history.host(node)[-1].time_s > self.min_s:
                 return []
             samples = [
                 s
                 for s in training_host_samples(snapshot, history, node)
                 if s.cpu_pct is not None and s.num_cpus
             ]
-            if not samples or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
+            if not samples or samples[-1].time_s - samples[0].time_s < self.min_s:
                 return []
             used.append((fmean([s.cpu_pct or 0.0 for s in samples]), samples[-1].num_cpus or 0))
         return used if has_all_nodes(snapshot, history.nodes) else []

@@ -32,23 +32,19 @@ class TimeAsked(Rule):
     cause = "time_over_request"
     severity = Severity.INFO
     needs = (Need.JOB_STATE,)
-    thresholds = (
-        Threshold(
-            "used_share", 0.25, "of the limit", "between jobstats' red line (0.1) and slurmpast's (0.5)"
-        ),
-        Threshold("min_limit_s", 7200, "seconds", "shorter limits fit into gaps as they are"),
-        Threshold("min_s", 300, "seconds", "a shorter run was a try"),
-    )
+    used_share = Threshold(0.25, "of the limit", "between jobstats' red line (0.1) and slurmpast's (0.5)")
+    min_limit_s = Threshold(7200, "seconds", "shorter limits fit into gaps as they are")
+    min_s = Threshold(300, "seconds", "a shorter run was a try")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         job = snapshot.job
         if job is None or snapshot.state != "COMPLETED" or not job.time_limit_s:
             return
         took = _took_s(job)
-        if took is None or took < self.values["min_s"] or job.time_limit_s < self.values["min_limit_s"]:
+        if took is None or took < self.min_s or job.time_limit_s < self.min_limit_s:
             return
         share = took / job.time_limit_s
-        if share >= self.values["used_share"]:
+        if share >= self.used_share:
             return
         hours = f"{max(1, round(2 * took / 3600)):02d}:00:00"
         yield Hit(

@@ -43,34 +43,24 @@ class NoCheckpoint(Rule):
     cause = "no_checkpoint"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS, Need.JOB_STATE}),)
-    thresholds = (
-        Threshold("min_steps", 100, "steps", "the first steps are slower than the others", at_least=1),
-        Threshold("min_s", 600, "seconds", "a younger job loses little work"),
-        Threshold("margin", 1.1, "times the time left", "the pace varies by about a tenth", at_least=1),
-        Threshold(
-            "critical_share", 0.8, "of the limit", "after it, hardly any time is left to save a checkpoint"
-        ),
-    )
+    min_steps = Threshold(100, "steps", "the first steps are slower than the others", at_least=1)
+    min_s = Threshold(600, "seconds", "a younger job loses little work")
+    margin = Threshold(1.1, "times the time left", "the pace varies by about a tenth", at_least=1)
+    critical_share = Threshold(0.8, "of the limit", "after it, hardly any time is left to save a checkpoint")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         job, run = snapshot.job, snapshot.run
         if job is None or run is None or snapshot.state != "RUNNING" or _may_be_saved(snapshot, run):
             return
         goal, used, limit = int_parameter(run, "max_steps"), job.time_used_s, job.time_limit_s
-        if (
-            not goal
-            or used is None
-            or not limit
-            or used < self.values["min_s"]
-            or _is_told_to_end(run, limit)
-        ):
+        if not goal or used is None or not limit or used < self.min_s or _is_told_to_end(run, limit):
             return
         steps = newest_steps(history.steps(history.ranks[0]), 100)
         times = [step.step_time_s for step in steps if step.step_time_s]
-        if history.num_steps(history.ranks[0]) < self.values["min_steps"] or not times:
+        if history.num_steps(history.ranks[0]) < self.min_steps or not times:
             return
         needed, left = max(0, goal - steps[-1].step) * fmean(times), limit - used
-        if needed <= self.values["margin"] * left:
+        if needed <= self.margin * left:
             return
         yield Hit(
             summary=(
@@ -84,7 +74,7 @@ class NoCheckpoint(Rule):
             ),
             confidence=0.85,
             fixes=tuple(saved_before_limit(run, limit, fmean(times), _TITLE)),
-            severity=Severity.CRITICAL if used >= self.values["critical_share"] * limit else None,
+            severity=Severity.CRITICAL if used >= self.critical_share * limit else None,
         )
 
 

@@ -42,7 +42,8 @@ class TorchWithoutCuda(EndingRule):
     name = "torch-without-cuda"
     cause = "cuda_unavailable"
     confidence = 0.97
-    thresholds = (UNUSED_S, EMPTY_MIB)
+    unused_s = UNUSED_S
+    empty_mib = EMPTY_MIB
     sentences = by_field(
         otherwise="The torch of this environment was built without CUDA: it can use no GPU",
     )
@@ -53,7 +54,7 @@ class TorchWithoutCuda(EndingRule):
         run = snapshot.run
         if hits or run is None or run.has_torch_gpu_support is not False:
             return
-        unused = proof_of_unused(snapshot, history, self.values["unused_s"], self.values["empty_mib"])
+        unused = proof_of_unused(snapshot, history, self.unused_s, self.empty_mib)
         if not run.num_gpus or (unused is None and history.gpus):
             return
         torch = f"torch {run.versions['torch']}" if run.versions.get("torch") else "its torch"

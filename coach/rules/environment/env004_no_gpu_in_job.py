@@ -64,7 +64,8 @@ class NoGpuInJob(EndingRule):
     code = "ENV004"
     name = "no-gpu-in-job"
     cause = "cuda_unavailable"
-    thresholds = (UNUSED_S, EMPTY_MIB)
+    unused_s = UNUSED_S
+    empty_mib = EMPTY_MIB
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         hits = list(super().check(snapshot, history))
@@ -95,7 +96,7 @@ class NoGpuInJob(EndingRule):
             return
         if snapshot.run is not None and snapshot.run.has_torch_gpu_support is False:
             return  # ENV003 knows the reason
-        unused = proof_of_unused(snapshot, history, self.values["unused_s"], self.values["empty_mib"])
+        unused = proof_of_unused(snapshot, history, self.unused_s, self.empty_mib)
         if unused is None:
             return
         yield Hit(

@@ -41,7 +41,7 @@ class NfsServerSilent(Rule):
     cause = "nfs_server_silent"
     severity = Severity.WARNING
     needs = (Need.LOG,)
-    thresholds = (Threshold("waits_s", 60, "seconds", "a busy server is late for seconds, and answers then"),)
+    waits_s = Threshold(60, "seconds", "a busy server is late for seconds, and answers then")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for server, silent in _unanswered(hits_of(snapshot, self.code)):
@@ -71,7 +71,7 @@ class NfsServerSilent(Rule):
             return False
         tail = tail_of(first, snapshot)
         began = first.time_s if first.time_s is not None else tail.written_s if tail is not None else None
-        return began is not None and snapshot.now_s - began < self.values["waits_s"]
+        return began is not None and snapshot.now_s - began < self.waits_s
 
 
 def _unanswered(hits: list[LogHit]) -> Iterable[tuple[str, list[LogHit]]]:

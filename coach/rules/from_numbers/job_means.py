@@ -16,7 +16,6 @@ MEAN = "(jobstats, mean over the job)"
 PEAK = "(jobstats, peak over the job)"
 CONFIDENCE = 0.7
 MIN_MEAN_S = Threshold(
-    "min_mean_s",
     1800,
     "seconds",
     "a mean over a whole job, as jobstats reports it, includes the start of the job",

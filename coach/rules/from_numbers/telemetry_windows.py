@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter, mul
@@ -22,14 +22,13 @@ from coach.rules.advice.launched_with import int_resource
 from coach.rules.base import Threshold
 from coach.rules.from_numbers.training_windows import Phases, phases, training_places
 
-WINDOW_S = Threshold("window_s", 120, "seconds", "shorter stretches catch single checkpoints and evaluations")
-MIN_SAMPLES = Threshold(
-    "min_samples", 60, "samples", "fewer vary too much: utilization jumps between 0 and 100", at_least=1
-)
+WINDOW_S = Threshold(120, "seconds", "shorter stretches catch single checkpoints and evaluations")
+MIN_SAMPLES = Threshold(60, "samples", "fewer vary too much: utilization jumps between 0 and 100", at_least=1)
 STARTUP_S = Threshold(
-    "startup_s", 900, "seconds", "without metrics: data preparation may take this long before the GPU is used"
+    900, "seconds", "without metrics: data preparation may take this long before the GPU is used"
 )
 WINDOW = (WINDOW_S, MIN_SAMPLES, STARTUP_S)
+"""The thresholds `window_s`, `min_samples` and `startup_s` of a rule that asks for `gpu_uses`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +88,10 @@ class GpuUse:
         return mean_of(self.series, name, self.places)
 
 
-def gpu_uses(
-    snapshot: TargetSnapshot, history: History, window_s: float, min_samples: float, startup_s: float
-) -> list[GpuUse]:
+def gpu_uses(snapshot: TargetSnapshot, history: History, values: Mapping[str, float]) -> list[GpuUse]:
     """The use of each GPU over the newest `window_s` seconds of training. If the run has ended, over all kept
-    samples."""
+    samples. `values` are those of a rule with the thresholds of WINDOW."""
+    window_s, min_samples, startup_s = (values[name] for name in ("window_s", "min_samples", "startup_s"))
 
     def make() -> list[GpuUse]:
         found = training_phases(snapshot, history)
@@ -124,9 +122,11 @@ def _state(snapshot: TargetSnapshot) -> tuple[int, float | None, bool]:
 
 
 def host_window(
-    snapshot: TargetSnapshot, history: History, node: str, window_s: float, min_samples: float
+    snapshot: TargetSnapshot, history: History, node: str, values: Mapping[str, float]
 ) -> Sequence[HostSample]:
-    """A node's samples of the newest `window_s` seconds of training. Empty for fewer than `min_samples`."""
+    """A node's samples of the newest `window_s` seconds of training. Empty for fewer than `min_samples`: both
+    are thresholds of the rule whose `values` are given."""
+    window_s = values["window_s"]
 
     def make() -> Sequence[HostSample]:
         series = history.host(node)
@@ -136,7 +136,7 @@ def host_window(
         return _training(snapshot, history, series[start:])
 
     kept = history.derived(("host_window", *_state(snapshot), node, window_s), make)
-    return kept if len(kept) >= max(1, min_samples) else ()
+    return kept if len(kept) >= max(1, values["min_samples"]) else ()
 
 
 def training_host_samples(snapshot: TargetSnapshot, history: History, node: str) -> Sequence[HostSample]:

@@ -8,11 +8,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Threshold
 from coach.rules.from_numbers.job_means import MEAN, MIN_MEAN_S, gpu_means
 
-UNUSED_S = Threshold(
-    "unused_s", 300, "seconds", "a program may prepare its data for minutes before it first uses a GPU"
-)
+UNUSED_S = Threshold(300, "seconds", "a program may prepare its data for minutes before it first uses a GPU")
 EMPTY_MIB = Threshold(
-    "empty_mib",
     1024,
     "MiB of a GPU",
     "the driver holds some hundreds; more belongs to a process, even to one that NVML hides",

@@ -66,46 +66,35 @@ class LowGpuUtilization(Rule):
     severity = Severity.WARNING
     needs = (Need.GPU_TELEMETRY, Need.GPU_SUMMARY)
     keep_s = 10.0
-    thresholds = (
-        Threshold("warning_pct", 30, "percent", "TraceML's lower band: two thirds of the time are lost"),
-        Threshold("critical_pct", 15, "percent", "jobstats' red line"),
-        *WINDOW,
-        MIN_MEAN_S,
-        Threshold(
-            "power_share",
-            0.5,
-            "of the power limit",
-            "a GPU that draws half its limit is working, even at a low utilization",
-        ),
-        Threshold(
-            "memory_share",
-            0.8,
-            "of the GPU's memory",
-            "a job that fills the memory needs this GPU: no warning, only critical",
-        ),
-        Threshold("input_share", 0.10, "of step time", "waiting for data this long explains idle GPUs"),
-        Threshold(
-            "small_memory_share", 0.3, "of the GPU's memory", "so much room is left that the batch can grow"
-        ),
-        Threshold(
-            "empty_mib",
-            1024,
-            "MiB of a GPU",
-            "the driver holds some hundreds; more belongs to a process, even to one that NVML hides",
-        ),
-        Threshold("quiet_cpu_pct", 20, "percent of one CPU", "shells, sleep and the sampler take less"),
-        Threshold("fresh_s", 30, "seconds", "an older list of processes says nothing of the GPUs now"),
+    warning_pct = Threshold(30, "percent", "TraceML's lower band: two thirds of the time are lost")
+    critical_pct = Threshold(15, "percent", "jobstats' red line")
+    window_s, min_samples, startup_s = WINDOW
+    min_mean_s = MIN_MEAN_S
+    power_share = Threshold(
+        0.5, "of the power limit", "a GPU that draws half its limit is working, even at a low utilization"
     )
+    memory_share = Threshold(
+        0.8, "of the GPU's memory", "a job that fills the memory needs this GPU: no warning, only critical"
+    )
+    input_share = Threshold(0.10, "of step time", "waiting for data this long explains idle GPUs")
+    small_memory_share = Threshold(0.3, "of the GPU's memory", "so much room is left that the batch can grow")
+    empty_mib = Threshold(
+        1024,
+        "MiB of a GPU",
+        "the driver holds some hundreds; more belongs to a process, even to one that NVML hides",
+    )
+    quiet_cpu_pct = Threshold(20, "percent of one CPU", "shells, sleep and the sampler take less")
+    fresh_s = Threshold(30, "seconds", "an older list of processes says nothing of the GPUs now")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
+        uses = gpu_uses(snapshot, history, self.values)
         low = [use for use in uses if self._is_low(use.mean_pct, use.power_share, use.memory_share)]
         if not uses:
             yield from self._of_summary(snapshot)
         if not low:
             return
         worst = min(low, key=lambda use: use.mean_pct)
-        is_critical = worst.mean_pct < self.values["critical_pct"]
+        is_critical = worst.mean_pct < self.critical_pct
         found = self._cause_of(snapshot, history, low, uses)
         shown = sorted(low, key=lambda use: (use.node, use.gpu))
         evidence = _listed([(_text(use), use.mean_pct) for use in shown])
@@ -120,21 +109,21 @@ class LowGpuUtilization(Rule):
         )
 
     def _is_low(self, mean_pct: float, power_share: float | None, memory_share: float | None) -> bool:
-        if mean_pct >= self.values["warning_pct"]:
+        if mean_pct >= self.warning_pct:
             return False
-        if (power_share or 0) >= self.values["power_share"]:
+        if (power_share or 0) >= self.power_share:
             return False
-        is_warning_band = mean_pct >= self.values["critical_pct"]
-        return not (is_warning_band and (memory_share or 0) >= self.values["memory_share"])
+        is_warning_band = mean_pct >= self.critical_pct
+        return not (is_warning_band and (memory_share or 0) >= self.memory_share)
 
     def _of_summary(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
         """Hits from the means over a whole ended job."""
-        means = gpu_means(snapshot, self.values["min_mean_s"])
+        means = gpu_means(snapshot, self.min_mean_s)
         low = [gpu for gpu in means if self._is_low(gpu.mean_pct, None, gpu.memory_share)]
         if not low:
             return
         worst = min(low, key=lambda gpu: gpu.mean_pct)
-        is_critical = worst.mean_pct < self.values["critical_pct"]
+        is_critical = worst.mean_pct < self.critical_pct
         found = _cause_of_means(low, means)
         yield Hit(
             summary=f"{_which(low, len(means), worst, 'was', 'were')}: {found.text}",
@@ -186,15 +175,15 @@ class LowGpuUtilization(Rule):
 
     def _holds_nothing(self, use: GpuUse) -> bool:
         memory_mib = use.newest.memory_used_mib
-        return memory_mib is not None and memory_mib <= self.values["empty_mib"]
+        return memory_mib is not None and memory_mib <= self.empty_mib
 
     def _processes_beside(self, listed: Sequence[ProcessSample], newest_s: float) -> list[ProcessSample]:
         """The processes of an idle node. Empty if one uses a GPU, if they use the CPUs (a training that found
         no GPU or prepares its data), or if the list is too old."""
-        fresh = [process for process in listed if process.time_s >= newest_s - self.values["fresh_s"]]
+        fresh = [process for process in listed if process.time_s >= newest_s - self.fresh_s]
         is_on_gpu = any(process.gpus or process.gpu_memory_mib for process in fresh)
         cpu_pct = [process.cpu_pct for process in fresh if process.cpu_pct is not None]
-        is_quiet = len(cpu_pct) == len(fresh) and sum(cpu_pct) < self.values["quiet_cpu_pct"]
+        is_quiet = len(cpu_pct) == len(fresh) and sum(cpu_pct) < self.quiet_cpu_pct
         return fresh if is_quiet and not is_on_gpu else []
 
     def _input(self, snapshot: TargetSnapshot, history: History) -> _Cause | None:
@@ -203,7 +192,7 @@ class LowGpuUtilization(Rule):
             found = newest_steady_steps(snapshot, history, rank, 200, 3)
             if len(found.steps) >= 20:
                 shares[rank] = found.data_share
-        if not shares or max(shares.values()) < self.values["input_share"]:
+        if not shares or max(shares.values()) < self.input_share:
             return None
         rank = max(shares, key=lambda key: shares[key])
         return _Cause(
@@ -224,7 +213,7 @@ class LowGpuUtilization(Rule):
         if batch is None:
             return None
         shares = [share for use in low if (share := use.memory_share) is not None]
-        if not shares or max(shares) >= self.values["small_memory_share"]:
+        if not shares or max(shares) >= self.small_memory_share:
             return None
         return _Cause(
             "little work per step, and most of the memory is free",

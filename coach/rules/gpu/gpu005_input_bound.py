@@ -65,59 +65,35 @@ class InputBound(Rule):
     severity = Severity.WARNING
     needs = (Need.METRICS, Need.STACKS)
     keep_s = 10.0
-    thresholds = (
-        Threshold(
-            "warning_share",
-            0.10,
-            "of step time",
-            "a tenth of the time is worth one more worker",
-            at_least=0.001,
-        ),
-        Threshold(
-            "critical_share", 0.20, "of step time", "a fifth of the allocation trains nothing", at_least=0.001
-        ),
-        Threshold("min_steps", 20, "steps", "fewer steady steps vary too much to judge", at_least=1),
-        Threshold(
-            "min_window_s",
-            5,
-            "seconds of steps",
-            "within a shorter time the start of workers and caches still shows",
-        ),
-        Threshold(
-            "window_steps",
-            200,
-            "steps",
-            "long enough to span the bursts of all workers, short enough to follow changes",
-            at_least=1,
-        ),
-        Threshold(
-            "skip_steps",
-            3,
-            "steps",
-            "starting workers is paid at the beginning of an epoch, not in every step",
-        ),
-        Threshold(
-            "min_wait_s",
-            0.001,
-            "seconds",
-            "handing over a batch always costs some hundred microseconds",
-        ),
-        Threshold(
-            "busy_gpu_pct",
-            80,
-            "percent",
-            "a GPU this busy has work queued: waiting for data costs it nothing",
-        ),
-        Threshold(
-            "stack_share",
-            0.5,
-            "of the stacks",
-            "half of 20 stacks is not chance if the true share is below 0.3",
-        ),
-        Threshold("full_cpu_pct", 90, "percent", "no CPU is left for one more worker"),
-        Threshold(
-            "starved_share", 0.35, "of step time", "a lack of CPUs slows the training as well as its loaders"
-        ),
+    warning_share = Threshold(
+        0.10, "of step time", "a tenth of the time is worth one more worker", at_least=0.001
+    )
+    critical_share = Threshold(
+        0.20, "of step time", "a fifth of the allocation trains nothing", at_least=0.001
+    )
+    min_steps = Threshold(20, "steps", "fewer steady steps vary too much to judge", at_least=1)
+    min_window_s = Threshold(
+        5, "seconds of steps", "within a shorter time the start of workers and caches still shows"
+    )
+    window_steps = Threshold(
+        200,
+        "steps",
+        "long enough to span the bursts of all workers, short enough to follow changes",
+        at_least=1,
+    )
+    skip_steps = Threshold(
+        3, "steps", "starting workers is paid at the beginning of an epoch, not in every step"
+    )
+    min_wait_s = Threshold(0.001, "seconds", "handing over a batch always costs some hundred microseconds")
+    busy_gpu_pct = Threshold(
+        80, "percent", "a GPU this busy has work queued: waiting for data costs it nothing"
+    )
+    stack_share = Threshold(
+        0.5, "of the stacks", "half of 20 stacks is not chance if the true share is below 0.3"
+    )
+    full_cpu_pct = Threshold(90, "percent", "no CPU is left for one more worker")
+    starved_share = Threshold(
+        0.35, "of step time", "a lack of CPUs slows the training as well as its loaders"
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -136,11 +112,11 @@ class InputBound(Rule):
             return
         worst = max(slow, key=lambda wait: wait.data_share)
         busy = _gpu_utilization(snapshot, history, worst)
-        if busy is not None and busy >= self.values["busy_gpu_pct"]:
+        if busy is not None and busy >= self.busy_gpu_pct:
             return
-        is_critical = worst.data_share >= self.values["critical_share"]
-        bound = self.values["critical_share" if is_critical else "warning_share"]
-        cpus = self._full_cpus(snapshot, history) if worst.data_share < self.values["starved_share"] else None
+        is_critical = worst.data_share >= self.critical_share
+        bound = self.critical_share if is_critical else self.warning_share
+        cpus = self._full_cpus(snapshot, history) if worst.data_share < self.starved_share else None
         ranks = sorted(wait.rank for wait in slow)
         severity = Severity.CRITICAL if is_critical else Severity.WARNING
         if cpus is not None:
@@ -166,16 +142,16 @@ class InputBound(Rule):
     def _by_stacks(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         """Hits from the stacks that were sampled once after warm-up."""
         bursts = newest_bursts(snapshot, is_stall=False)
-        slow = [burst for burst in bursts if burst.share("data") >= self.values["stack_share"]]
+        slow = [burst for burst in bursts if burst.share("data") >= self.stack_share]
         if not slow or 2 * len(slow) < len(bursts):
             return
         start_s = min(burst.time_s for burst in slow)
         busy = [_busy_around(history, key, start_s) for key in history.gpus]
-        if any(pct is not None and pct >= self.values["busy_gpu_pct"] for pct in busy):
+        if any(pct is not None and pct >= self.busy_gpu_pct for pct in busy):
             return
         worst = max(slow, key=lambda burst: burst.share("data"))
         share = worst.share("data")
-        cpus = self._full_cpus(snapshot, history) if share < 1 - self.values["starved_share"] else None
+        cpus = self._full_cpus(snapshot, history) if share < 1 - self.starved_share else None
         yield Hit(
             summary=f"Input-bound: {share:.0%} of the stacks of {worst.label} stand in the data loader, "
             f"{worst.place}",
@@ -201,17 +177,15 @@ class InputBound(Rule):
             # Without workers, other jobs on the node do not matter.
             found += [] if node_pct is None or not has_workers else [(node_pct, f"all CPUs of {node}")]
         fullest, whose = max(found, default=(0.0, ""))
-        if fullest < self.values["full_cpu_pct"]:
+        if fullest < self.full_cpu_pct:
             return None
         return Evidence(f"use of {whose} during the training, mean", value=round(fullest, 1), unit="%")
 
     def _may_wait(self, steps: Sequence[Step]) -> bool:
         """Fast path: False if the share over all newest steps is below half of the warning share."""
-        newest = newest_steps(steps, int(1.25 * self.values["window_steps"]))
+        newest = newest_steps(steps, int(1.25 * self.window_steps))
         total_s = sum([step.step_time_s or 0.0 for step in newest])
-        return (
-            sum([step.data_time_s or 0.0 for step in newest]) >= 0.5 * self.values["warning_share"] * total_s
-        )
+        return sum([step.data_time_s or 0.0 for step in newest]) >= 0.5 * self.warning_share * total_s
 
     def _waits(self, snapshot: TargetSnapshot, history: History) -> list[SteadySteps]:
         waits = [self._newest(snapshot, history, rank) for rank in history.ranks]
@@ -220,22 +194,19 @@ class InputBound(Rule):
     def _newest(self, snapshot: TargetSnapshot, history: History, rank: int) -> SteadySteps:
         """The newest steady steps of one rank; more of them if the steps are so fast that they cover too
         little time."""
-        count, skip = int(self.values["window_steps"]), int(self.values["skip_steps"])
+        count, skip = int(self.window_steps), int(self.skip_steps)
         while True:
             found = newest_steady_steps(snapshot, history, rank, count, skip)
-            if found.total_s >= self.values["min_window_s"] or count >= len(history.steps(rank)):
+            if found.total_s >= self.min_window_s or count >= len(history.steps(rank)):
                 return found
             count *= 4
 
     def _is_long_enough(self, wait: SteadySteps) -> bool:
-        return (
-            len(wait.steps) >= max(1, self.values["min_steps"])
-            and wait.total_s >= self.values["min_window_s"]
-        )
+        return len(wait.steps) >= max(1, self.min_steps) and wait.total_s >= self.min_window_s
 
     def _is_slow(self, wait: SteadySteps) -> bool:
         mean_s = wait.data_s / len(wait.steps)
-        return wait.data_share >= self.values["warning_share"] and mean_s >= self.values["min_wait_s"]
+        return wait.data_share >= self.warning_share and mean_s >= self.min_wait_s
 
 
 def _gpu_utilization(snapshot: TargetSnapshot, history: History, wait: SteadySteps) -> float | None:

@@ -50,27 +50,24 @@ class CpuBound(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),)
     keep_s = 10.0
-    thresholds = (
-        Threshold("cpu_pct", 90, "percent of the allotted CPUs", "SageMaker's limit: no CPU is left"),
-        Threshold("gpu_pct", 70, "percent", "GPUs that are busier do not wait for the CPUs"),
-        Threshold("critical_gpu_pct", 30, "percent", "two thirds of the GPUs' time are then lost"),
-        Threshold(
-            "threads_per_cpu", 4, "threads", "autograd, loaders and NCCL bring some threads that mostly sleep"
-        ),
-        Threshold("pressure_pct", 20, "percent of the time", "less is the waiting of any busy node"),
-        *WINDOW,
+    cpu_pct = Threshold(90, "percent of the allotted CPUs", "SageMaker's limit: no CPU is left")
+    gpu_pct = Threshold(70, "percent", "GPUs that are busier do not wait for the CPUs")
+    critical_gpu_pct = Threshold(30, "percent", "two thirds of the GPUs' time are then lost")
+    threads_per_cpu = Threshold(
+        4, "threads", "autograd, loaders and NCCL bring some threads that mostly sleep"
     )
+    pressure_pct = Threshold(20, "percent of the time", "less is the waiting of any busy node")
+    window_s, min_samples, startup_s = WINDOW
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        window_s, min_samples = self.values["window_s"], self.values["min_samples"]
-        uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
+        uses = gpu_uses(snapshot, history, self.values)
         for node, of_node in uses_by_node(uses).items():
-            hosts = host_window(snapshot, history, node, window_s, min_samples)
+            hosts = host_window(snapshot, history, node, self.values)
             means = use_meanwhile(of_node, hosts)
-            if not means or (gpu_pct := fmean(means)) >= self.values["gpu_pct"]:
+            if not means or (gpu_pct := fmean(means)) >= self.gpu_pct:
                 continue
             cpu_pct = means_of(hosts, "cpu_pct")
-            if cpu_pct is None or cpu_pct < self.values["cpu_pct"]:
+            if cpu_pct is None or cpu_pct < self.cpu_pct:
                 continue
             cpus, pressure = hosts[-1].num_cpus, means_of(hosts, "cpu_pressure_pct")
             window = f"{node}, mean of {len(hosts)} samples"
@@ -96,10 +93,10 @@ class CpuBound(Rule):
                     f"({gpu_pct:.0f} % busy)"
                 ),
                 evidence=tuple(evidence),
-                confidence=0.85 if pressure is None or pressure < self.values["pressure_pct"] else 0.92,
+                confidence=0.85 if pressure is None or pressure < self.pressure_pct else 0.92,
                 subject=Subject(node=node),
                 fixes=(*([crowd.fix] if crowd is not None else ()), *_fixes(snapshot.run)),
-                severity=Severity.CRITICAL if gpu_pct < self.values["critical_gpu_pct"] else None,
+                severity=Severity.CRITICAL if gpu_pct < self.critical_gpu_pct else None,
                 since_s=hosts[0].time_s,
             )
 
@@ -109,9 +106,9 @@ class CpuBound(Rule):
         """The excess of threads over CPUs if the ranks of a node run far too many; None if too little is
         known."""
         threads = [each.num_threads for each in processes if each.rank is not None and each.num_threads]
-        if len(threads) < 2 or not num_cpus or (pressure_pct or 0.0) < self.values["pressure_pct"]:
+        if len(threads) < 2 or not num_cpus or (pressure_pct or 0.0) < self.pressure_pct:
             return None
-        if sum(threads) < self.values["threads_per_cpu"] * num_cpus:
+        if sum(threads) < self.threads_per_cpu * num_cpus:
             return None
         each = max(1, num_cpus // len(threads))
         return _Crowd(

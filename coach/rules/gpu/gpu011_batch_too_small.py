@@ -45,37 +45,33 @@ class BatchTooSmall(Rule):
     severity = Severity.WARNING
     needs = (Need.METRICS,)
     keep_s = 10.0
-    thresholds = (
-        Threshold("step_s", 0.1, "seconds", "in longer steps the fixed costs, some milliseconds, are small"),
-        Threshold("gpu_step_s", 0.05, "seconds", "the same on a GPU, which computes faster"),
-        Threshold("gpu_pct", 70, "percent", "SageMaker's bound"),
-        Threshold("warning_gpu_pct", 30, "percent", "below it GPU003 warns, and this says why"),
-        Threshold(
-            "power_share", 0.5, "of the power limit", "as GPU003: a GPU that draws this much is working"
-        ),
-        Threshold("memory_share", 0.3, "of the GPU's memory", "so much room is left that the batch can grow"),
-        Threshold("data_share", 0.10, "of step time", "then fix the wait for data first"),
-        Threshold("min_steps", 40, "steady steps", "fewer vary too much", at_least=1),
-        *WINDOW,
-    )
+    step_s = Threshold(0.1, "seconds", "in longer steps the fixed costs, some milliseconds, are small")
+    gpu_step_s = Threshold(0.05, "seconds", "the same on a GPU, which computes faster")
+    gpu_pct = Threshold(70, "percent", "SageMaker's bound")
+    warning_gpu_pct = Threshold(30, "percent", "below it GPU003 warns, and this says why")
+    power_share = Threshold(0.5, "of the power limit", "as GPU003: a GPU that draws this much is working")
+    memory_share = Threshold(0.3, "of the GPU's memory", "so much room is left that the batch can grow")
+    data_share = Threshold(0.10, "of step time", "then fix the wait for data first")
+    min_steps = Threshold(40, "steady steps", "fewer vary too much", at_least=1)
+    window_s, min_samples, startup_s = WINDOW
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         steps = newest_steady_steps(snapshot, history, history.ranks[0], 200, 3).steps
-        if len(steps) < max(1, self.values["min_steps"]):
+        if len(steps) < max(1, self.min_steps):
             return
         # The fastest steps show the machine's own pace, even while others use it.
         pace_s = sorted(step.step_time_s or 0.0 for step in steps)[len(steps) // 10]
-        if pace_s > self.values["step_s"] or self._waits_for_data(steps):
+        if pace_s > self.step_s or self._waits_for_data(steps):
             return
-        uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
-        if any((use.memory_share or 0.0) >= self.values["memory_share"] for use in uses):
+        uses = gpu_uses(snapshot, history, self.values)
+        if any((use.memory_share or 0.0) >= self.memory_share for use in uses):
             return
         batch = _micro_batch(snapshot.run, steps)
         usual = usual_range(snapshot.run, "batch_size") if snapshot.run is not None else None
         signs = tuple(self._idle(uses, pace_s))
         is_small = batch is not None and usual is not None and batch < usual[0]
         is_usual = batch is not None and usual is not None and not is_small
-        is_idle = any(use.mean_pct < self.values["warning_gpu_pct"] for use in uses)
+        is_idle = any(use.mean_pct < self.warning_gpu_pct for use in uses)
         if usual is not None and is_small:
             signs = (
                 Evidence("smallest batch that is usual for this recipe", value=usual[0], unit="samples"),
@@ -105,16 +101,16 @@ class BatchTooSmall(Rule):
 
     def _waits_for_data(self, steps: Sequence[Step]) -> bool:
         waited_s = sum(step.data_time_s or 0.0 for step in steps)
-        return waited_s >= self.values["data_share"] * sum(step.step_time_s or 0.0 for step in steps)
+        return waited_s >= self.data_share * sum(step.step_time_s or 0.0 for step in steps)
 
     def _idle(self, uses: list[GpuUse], pace_s: float) -> Iterable[Evidence]:
         """Evidence that the GPUs wait for their next kernel."""
         shares = [share for use in uses if (share := use.memory_share) is not None]
         busy = max((use.mean_pct for use in uses), default=100.0)
         power = max((use.power_share or 0.0 for use in uses), default=0.0)
-        if power >= self.values["power_share"]:
+        if power >= self.power_share:
             return
-        if shares and busy < self.values["gpu_pct"] and pace_s <= self.values["gpu_step_s"]:
+        if shares and busy < self.gpu_pct and pace_s <= self.gpu_step_s:
             yield Evidence("utilization of the busiest GPU, mean", value=round(busy, 1), unit="%")
             yield Evidence(
                 "share of GPU memory in use, the fullest of them",

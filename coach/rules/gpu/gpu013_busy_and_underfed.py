@@ -40,24 +40,19 @@ class BusyAndUnderfed(Rule):
     severity = Severity.WARNING
     needs = (Need.GPU_TELEMETRY,)
     keep_s = 10.0
-    thresholds = (
-        Threshold("utilization_pct", 90, "percent", "a kernel runs all the time"),
-        Threshold("sm_activity_pct", 15, "percent", "fewer than one multiprocessor in six is busy"),
-        Threshold(
-            "power_share",
-            0.3,
-            "of the power limit",
-            "a GPU draws less while its kernels wait or use little of it",
-        ),
-        *WINDOW,
+    utilization_pct = Threshold(90, "percent", "a kernel runs all the time")
+    sm_activity_pct = Threshold(15, "percent", "fewer than one multiprocessor in six is busy")
+    power_share = Threshold(
+        0.3, "of the power limit", "a GPU draws less while its kernels wait or use little of it"
     )
+    window_s, min_samples, startup_s = WINDOW
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
+        uses = gpu_uses(snapshot, history, self.values)
         low = [
             (use, activity, is_measured)
             for use in uses
-            if use.mean_pct >= self.values["utilization_pct"]
+            if use.mean_pct >= self.utilization_pct
             for activity, is_measured in self._low(use)
         ]
         if not low:
@@ -107,14 +102,12 @@ class BusyAndUnderfed(Rule):
         newest = use.newest
         if newest.sm_activity_pct is not None:
             activity = use.mean("sm_activity_pct")
-            if activity is not None and activity < self.values["sm_activity_pct"]:
+            if activity is not None and activity < self.sm_activity_pct:
                 yield activity, True
             return
         # Shortcut: if a GPU now draws more than twice the threshold, its mean is taken as above it.
-        if newest.power_w is None or newest.power_w > 2 * self.values["power_share"] * (
-            newest.power_limit_w or 0.0
-        ):
+        if newest.power_w is None or newest.power_w > 2 * self.power_share * (newest.power_limit_w or 0.0):
             return
         share = use.power_share
-        if share is not None and share < self.values["power_share"]:
+        if share is not None and share < self.power_share:
             yield share, False

@@ -98,49 +98,33 @@ class SlowingDown(Rule):
     needs = (Need.METRICS,)
     for_s = 30.0
     keep_s = 30.0
-    thresholds = (
-        Threshold(
-            "growth",
-            1.4,
-            "times the first quarter",
-            "trainspotter's bound; noise of 2 % a step stays far below",
-        ),
-        Threshold(
-            "quarter_growth",
-            1.05,
-            "times the quarter before",
-            "a pace that changed only once is steady in some quarter",
-        ),
-        Threshold("min_points", 64, "points of the curve", "sixteen in each quarter", at_least=4),
-        Threshold("min_s", 100, "seconds of steps", "caches and clocks settle within the first minute"),
-        Threshold(
-            "data_share", 0.5, "of the growth", "if half of it is waiting for data, the loader gets slower"
-        ),
-        Threshold("memory_growth", 1.2, "times the first quarter", "as MEM009: less may be fragmentation"),
-        Threshold("pressure_pct", 20, "percent of the time", "as DAT001: some task waits for a CPU"),
-        Threshold(
-            "pressure_growth",
-            2,
-            "times the first quarter",
-            "if tasks waited as much at the start, the job itself lets them wait",
-        ),
-        Threshold(
-            "own_share",
-            0.9,
-            "of the first quarter",
-            "if the job uses as much CPU as before, none was taken from it",
-        ),
+    growth = Threshold(
+        1.4, "times the first quarter", "trainspotter's bound; noise of 2 % a step stays far below"
+    )
+    quarter_growth = Threshold(
+        1.05, "times the quarter before", "a pace that changed only once is steady in some quarter"
+    )
+    min_points = Threshold(64, "points of the curve", "sixteen in each quarter", at_least=4)
+    min_s = Threshold(100, "seconds of steps", "caches and clocks settle within the first minute")
+    data_share = Threshold(0.5, "of the growth", "if half of it is waiting for data, the loader gets slower")
+    memory_growth = Threshold(1.2, "times the first quarter", "as MEM009: less may be fragmentation")
+    pressure_pct = Threshold(20, "percent of the time", "as DAT001: some task waits for a CPU")
+    pressure_growth = Threshold(
+        2, "times the first quarter", "if tasks waited as much at the start, the job itself lets them wait"
+    )
+    own_share = Threshold(
+        0.9, "of the first quarter", "if the job uses as much CPU as before, none was taken from it"
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         points = [point for point in history.curve if point.step_time_s]
         points = points[len(points) // 10 :]
-        if len(points) < max(8, self.values["min_points"]) or _seconds(points) < self.values["min_s"]:
+        if len(points) < max(8, self.min_points) or _seconds(points) < self.min_s:
             return
         costs = _costs(points)
         found = _quarters(points, costs)
-        if found.growth < self.values["growth"] or any(
-            after < self.values["quarter_growth"] * before for before, after in pairwise(found.whole)
+        if found.growth < self.growth or any(
+            after < self.quarter_growth * before for before, after in pairwise(found.whole)
         ):
             return
         last = sorted(costs[3 * len(costs) // 4 :])
@@ -189,9 +173,9 @@ class SlowingDown(Rule):
             if (
                 waiting
                 and own
-                and waiting[-1] >= self.values["pressure_pct"]
-                and waiting[-1] >= self.values["pressure_growth"] * waiting[0]
-                and own[-1] <= self.values["own_share"] * own[0]
+                and waiting[-1] >= self.pressure_pct
+                and waiting[-1] >= self.pressure_growth * waiting[0]
+                and own[-1] <= self.own_share * own[0]
             ):
                 return _Crowded(node, tuple(waiting), tuple(own))
         return None
@@ -214,7 +198,7 @@ class SlowingDown(Rule):
             "Look for what the loader keeps or reads again: an index or a file that is read from its "
             "start, files that stay open, a cache without a bound"
         )
-        if found.by_data is not None and found.by_data >= self.values["data_share"]:
+        if found.by_data is not None and found.by_data >= self.data_share:
             yield loader
         elif self._has_grown(memory):
             yield Fix(f"Look for what {kept}")
@@ -229,11 +213,7 @@ class SlowingDown(Rule):
         )
 
     def _has_grown(self, memory: list[float]) -> bool:
-        return (
-            bool(memory)
-            and memory[-1] >= self.values["memory_growth"] * memory[0]
-            and memory == sorted(memory)
-        )
+        return bool(memory) and memory[-1] >= self.memory_growth * memory[0] and memory == sorted(memory)
 
 
 def _seconds(points: Sequence[CurvePoint]) -> float:

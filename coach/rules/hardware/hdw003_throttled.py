@@ -47,29 +47,27 @@ class Throttled(Rule):
     severity = Severity.WARNING
     needs = (Need.GPU_TELEMETRY,)
     keep_s = 30.0
-    thresholds = (
-        Threshold("window_s", 120, "seconds", "long enough to tell a state from a peak"),
-        Threshold("min_samples", 3, "samples", "a single one may be a change of the clocks", at_least=1),
-        Threshold("share", 0.1, "of the samples at work", "rarer slowdowns cost next to nothing"),
-        Threshold("critical_samples", 20, "samples", "then it is not a short peak"),
-        Threshold("critical_clock_share", 0.7, "of the largest SM clock", "a third of the speed is lost"),
-        Threshold("working_pct", 10, "percent", "below it the GPU does nothing that could be slowed down"),
-    )
+    window_s = Threshold(120, "seconds", "long enough to tell a state from a peak")
+    min_samples = Threshold(3, "samples", "a single one may be a change of the clocks", at_least=1)
+    share = Threshold(0.1, "of the samples at work", "rarer slowdowns cost next to nothing")
+    critical_samples = Threshold(20, "samples", "then it is not a short peak")
+    critical_clock_share = Threshold(0.7, "of the largest SM clock", "a third of the speed is lost")
+    working_pct = Threshold(10, "percent", "below it the GPU does nothing that could be slowed down")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for node, gpu in history.gpus:
             series = history.gpu(node, gpu)
             if not _is_slowed(series[-1]) and not snapshot.has_ended and not _was_slowed(series):
                 continue
-            start = series[-1].time_s - self.values["window_s"]
+            start = series[-1].time_s - self.window_s
             at_work = [
                 sample
                 for sample in series
-                if (sample.utilization_pct or 0.0) >= self.values["working_pct"]
+                if (sample.utilization_pct or 0.0) >= self.working_pct
                 and (snapshot.has_ended or sample.time_s > start)
             ]
             slowed = [sample for sample in at_work if _is_slowed(sample)]
-            needed = max(self.values["min_samples"], self.values["share"] * len(at_work))
+            needed = max(self.min_samples, self.share * len(at_work))
             if slowed and len(slowed) >= needed:
                 yield self._hit(snapshot.run, node, gpu, at_work, slowed)
 
@@ -107,8 +105,8 @@ class Throttled(Rule):
             )
         if heat:
             evidence.append(Evidence("temperature meanwhile, highest", value=max(heat), unit="°C"))
-        is_long = len(slowed) >= self.values["critical_samples"]
-        is_slow = clock_share is not None and clock_share < self.values["critical_clock_share"]
+        is_long = len(slowed) >= self.critical_samples
+        is_slow = clock_share is not None and clock_share < self.critical_clock_share
         return Hit(
             summary=f"GPU {gpu} on {node} is slowed down: {_MEANING[reason]}",
             evidence=tuple(evidence),

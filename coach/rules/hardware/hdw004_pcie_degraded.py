@@ -38,14 +38,8 @@ class PcieDegraded(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY, Need.GPU_LINKS}),)
     keep_s = 30.0
-    thresholds = (
-        Threshold(
-            "working_pct", 50, "percent", "a GPU that does less may have lowered its link to save power"
-        ),
-        Threshold(
-            "working_s", 10, "seconds", "the GPU must have worked for this long before its link counts"
-        ),
-    )
+    working_pct = Threshold(50, "percent", "a GPU that does less may have lowered its link to save power")
+    working_s = Threshold(10, "seconds", "the GPU must have worked for this long before its link counts")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for node, gpu in history.gpus:
@@ -79,13 +73,13 @@ class PcieDegraded(Rule):
             )
 
     def _worked(self, history: History, link: GpuLink) -> bool:
-        start = link.time_s - self.values["working_s"]
+        start = link.time_s - self.working_s
         before = [
             sample.utilization_pct
             for sample in history.gpu(link.node, link.gpu)
             if start <= sample.time_s <= link.time_s and sample.utilization_pct is not None
         ]
-        return len(before) >= 2 and (mean(before) or 0.0) >= self.values["working_pct"]
+        return len(before) >= 2 and (mean(before) or 0.0) >= self.working_pct
 
 
 def _is_narrow(link: GpuLink) -> bool:

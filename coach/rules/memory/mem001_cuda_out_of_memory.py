@@ -96,19 +96,15 @@ class CudaOutOfMemory(Rule):
     cause = "cuda_oom"
     severity = Severity.CRITICAL
     needs = (Need.LOG,)
-    thresholds = (
-        Threshold(
-            "fragmented_share",
-            0.10,
-            "of the device's memory",
-            "expandable segments gain little if less memory is reserved but unallocated",
-        ),
-        Threshold(
-            "others_share",
-            0.25,
-            "of the device's memory",
-            "a CUDA context alone takes about 0.5 GiB; a quarter of the device is data",
-        ),
+    fragmented_share = Threshold(
+        0.10,
+        "of the device's memory",
+        "expandable segments gain little if less memory is reserved but unallocated",
+    )
+    others_share = Threshold(
+        0.25,
+        "of the device's memory",
+        "a CUDA context alone takes about 0.5 GiB; a quarter of the device is data",
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -186,16 +182,14 @@ class CudaOutOfMemory(Rule):
         return (
             request.unallocated is not None
             and request.total is not None
-            and request.unallocated >= self.values["fragmented_share"] * request.total
+            and request.unallocated >= self.fragmented_share * request.total
             and request.unallocated >= (request.tried or 0.0)
         )
 
     def _is_held_by_others(self, request: _Request) -> bool:
         others = request.held_by_others
         return (
-            others is not None
-            and request.total is not None
-            and others >= self.values["others_share"] * request.total
+            others is not None and request.total is not None and others >= self.others_share * request.total
         )
 
 

@@ -46,14 +46,10 @@ class GpuMemoryGrows(Rule):
     severity = Severity.WARNING
     needs = (Need.GPU_TELEMETRY,)
     keep_s = 30.0
-    thresholds = (
-        Threshold(
-            "min_s", 600, "seconds of training", "the allocator has met most shapes of batches by then"
-        ),
-        Threshold("growth", 1.1, "times the first quarter", "less may be fragmentation"),
-        Threshold("min_growth_mib", 1024, "MiB", "TraceML's bound: workspaces and caches come in hundreds"),
-        Threshold("horizon_s", 14400, "seconds", "a limit that is further away than this can wait"),
-    )
+    min_s = Threshold(600, "seconds of training", "the allocator has met most shapes of batches by then")
+    growth = Threshold(1.1, "times the first quarter", "less may be fragmentation")
+    min_growth_mib = Threshold(1024, "MiB", "TraceML's bound: workspaces and caches come in hundreds")
+    horizon_s = Threshold(14400, "seconds", "a limit that is further away than this can wait")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         found: list[tuple[float, str, int, Series[GpuSample], Growth]] = []
@@ -64,7 +60,7 @@ class GpuMemoryGrows(Rule):
                 newest = series.samples[-1]
                 free_mib = (newest.memory_total_mib or 0.0) - (newest.memory_used_mib or 0.0)
                 left_s = max(0.0, free_mib / growth.pace_per_s)
-                if newest.memory_total_mib and left_s <= self.values["horizon_s"]:
+                if newest.memory_total_mib and left_s <= self.horizon_s:
                     found.append((left_s, node, gpu, series, growth))
         if not found:
             return
@@ -103,9 +99,7 @@ class GpuMemoryGrows(Rule):
             return False
         middle = series.samples[len(series.samples) // 2].memory_used_mib
         newest = series.samples[-1].memory_used_mib
-        return (
-            middle is not None and newest is not None and newest - middle >= self.values["min_growth_mib"] / 4
-        )
+        return middle is not None and newest is not None and newest - middle >= self.min_growth_mib / 4
 
     def _growth(self, snapshot: TargetSnapshot, history: History, series: Series[GpuSample]) -> Growth | None:
         places = training_places(series, training_phases(snapshot, history), None, 0)
@@ -113,9 +107,9 @@ class GpuMemoryGrows(Rule):
             return None
         times = [series.times[place] for place in places]
         used = series.column("memory_used_mib", places)
-        if times[-1] - times[0] < self.values["min_s"] or any(value != value for value in used):
+        if times[-1] - times[0] < self.min_s or any(value != value for value in used):
             return None
         growth = steady_growth(used, times)
-        if growth is None or growth.grown < self.values["min_growth_mib"]:
+        if growth is None or growth.grown < self.min_growth_mib:
             return None
-        return growth if growth.by_quarters[-1] >= self.values["growth"] * growth.by_quarters[0] else None
+        return growth if growth.by_quarters[-1] >= self.growth * growth.by_quarters[0] else None

@@ -37,11 +37,12 @@ class GpuMemoryFull(Rule):
     severity = Severity.INFO
     needs = (Need.GPU_TELEMETRY,)
     keep_s = 10.0
-    thresholds = (Threshold("share", 0.97, "of the GPU's memory", "TraceML's upper band"), *WINDOW)
+    share = Threshold(0.97, "of the GPU's memory", "TraceML's upper band")
+    window_s, min_samples, startup_s = WINDOW
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
-        share = self.values["share"]
+        uses = gpu_uses(snapshot, history, self.values)
+        share = self.share
         full = [use for use in uses if _is_full(use.newest, share) and (use.memory_share or 0.0) >= share]
         if not full:
             return

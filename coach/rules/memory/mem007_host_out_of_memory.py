@@ -81,32 +81,20 @@ class HostOutOfMemory(Rule):
     cause = "host_oom"
     severity = Severity.CRITICAL
     needs = (Need.LOG, Need.JOB_STATE)
-    thresholds = (
-        Threshold(
-            "headroom",
-            1.3,
-            "times the peak",
-            "a sampled peak is a floor: bursts between two samples are missed",
-            at_least=1,
-        ),
-        Threshold(
-            "blind_growth",
-            2.0,
-            "times the request",
-            "without a measured peak, doubling finds the need in few attempts",
-        ),
-        Threshold(
-            "growth", 1.2, "times the first quarter", "a training that grew by a fifth to its end has a leak"
-        ),
-        Threshold(
-            "growth_samples", 12, "samples of training", "fewer are caches and workers that fill", at_least=1
-        ),
-        Threshold(
-            "near_limit_share",
-            0.9,
-            "of the limit",
-            "closer than this, one more batch per worker reaches the limit",
-        ),
+    headroom = Threshold(
+        1.3, "times the peak", "a sampled peak is a floor: bursts between two samples are missed", at_least=1
+    )
+    blind_growth = Threshold(
+        2.0, "times the request", "without a measured peak, doubling finds the need in few attempts"
+    )
+    growth = Threshold(
+        1.2, "times the first quarter", "a training that grew by a fifth to its end has a leak"
+    )
+    growth_samples = Threshold(
+        12, "samples of training", "fewer are caches and workers that fill", at_least=1
+    )
+    near_limit_share = Threshold(
+        0.9, "of the limit", "closer than this, one more batch per worker reaches the limit"
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -151,9 +139,7 @@ class HostOutOfMemory(Rule):
         )
 
     def _is_near_limit(self, peak: _Peak) -> bool:
-        return (
-            peak.limit_mib is not None and peak.used_mib >= self.values["near_limit_share"] * peak.limit_mib
-        )
+        return peak.limit_mib is not None and peak.used_mib >= self.near_limit_share * peak.limit_mib
 
     def _growth(self, snapshot: TargetSnapshot, history: History) -> list[float]:
         """Memory in each quarter of the training, in MiB, if it grew to the end. Empty otherwise, also for a
@@ -164,14 +150,10 @@ class HostOutOfMemory(Rule):
                 for sample in training_host_samples(snapshot, history, node)
                 if sample.memory_used_mib is not None
             ]
-            if history.ranks and len(used) >= self.values["growth_samples"]:
+            if history.ranks and len(used) >= self.growth_samples:
                 parts = quarters(used)
                 first, *_, last = (b - a for a, b in pairwise(parts))
-                if (
-                    parts == sorted(parts)
-                    and parts[-1] >= self.values["growth"] * parts[0]
-                    and 2 * last >= first
-                ):
+                if parts == sorted(parts) and parts[-1] >= self.growth * parts[0] and 2 * last >= first:
                     return parts
         return []
 
@@ -244,15 +226,11 @@ class HostOutOfMemory(Rule):
             if "used" in hit.fields and (value := float(hit.fields["used"])) > 1e8
         ]
         limit = peak.limit_mib if peak is not None else _asked_mib(run)
-        if used and (limit is None or max(used) >= self.values["near_limit_share"] * limit):
+        if used and (limit is None or max(used) >= self.near_limit_share * limit):
             need = max([*used, limit or 0.0])
-            return need * self.values[
-                "headroom"
-            ], f"{self.values['headroom']:g} times the peak of {size_text(need)}"
+            return need * self.headroom, f"{self.headroom:g} times the peak of {size_text(need)}"
         if limit is not None:
-            return limit * self.values[
-                "blind_growth"
-            ], f"{self.values['blind_growth']:g} times the {size_text(limit)} asked"
+            return limit * self.blind_growth, f"{self.blind_growth:g} times the {size_text(limit)} asked"
         return None
 
 

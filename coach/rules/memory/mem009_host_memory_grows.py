@@ -46,16 +46,12 @@ class HostMemoryGrows(Rule):
     severity = Severity.WARNING
     needs = (Need.HOST_TELEMETRY,)
     keep_s = 30.0
-    thresholds = (
-        Threshold("min_s", 600, "seconds of training", "caches and workers fill within minutes"),
-        Threshold("growth", 1.2, "times the first quarter", "runmedic's bound: less may be fragmentation"),
-        Threshold("min_growth_mib", 512, "MiB", "small processes may grow by more than a fifth"),
-        Threshold("horizon_s", 14400, "seconds", "a limit that is further away than this can wait"),
-        Threshold("critical_share", 0.9, "of the limit", "one more burst reaches the limit"),
-        Threshold(
-            "first_epoch_share", 0.7, "of the limit", "a cache was meant to fit, with some room beside it"
-        ),
-    )
+    min_s = Threshold(600, "seconds of training", "caches and workers fill within minutes")
+    growth = Threshold(1.2, "times the first quarter", "runmedic's bound: less may be fragmentation")
+    min_growth_mib = Threshold(512, "MiB", "small processes may grow by more than a fifth")
+    horizon_s = Threshold(14400, "seconds", "a limit that is further away than this can wait")
+    critical_share = Threshold(0.9, "of the limit", "one more burst reaches the limit")
+    first_epoch_share = Threshold(0.7, "of the limit", "a cache was meant to fit, with some room beside it")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for node in history.nodes:
@@ -65,21 +61,21 @@ class HostMemoryGrows(Rule):
             samples = [
                 s for s in training_host_samples(snapshot, history, node) if s.memory_used_mib is not None
             ]
-            if len(samples) < _MIN_SAMPLES or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
+            if len(samples) < _MIN_SAMPLES or samples[-1].time_s - samples[0].time_s < self.min_s:
                 continue
             growth = steady_growth([s.memory_used_mib or 0.0 for s in samples], [s.time_s for s in samples])
             limit = samples[-1].memory_limit_mib
-            if growth is None or limit is None or growth.grown < self.values["min_growth_mib"]:
+            if growth is None or limit is None or growth.grown < self.min_growth_mib:
                 continue
-            if growth.by_quarters[-1] < self.values["growth"] * growth.by_quarters[0]:
+            if growth.by_quarters[-1] < self.growth * growth.by_quarters[0]:
                 continue
             newest = samples[-1].memory_used_mib or 0.0
             left_s = max(0.0, (limit - newest) / growth.pace_per_s)
-            if left_s > self.values["horizon_s"]:
+            if left_s > self.horizon_s:
                 continue
-            is_near = newest >= self.values["critical_share"] * limit
+            is_near = newest >= self.critical_share * limit
             may_be_cache = is_first_of_epochs(snapshot, history)
-            may_be_cache = may_be_cache and newest < self.values["first_epoch_share"] * limit
+            may_be_cache = may_be_cache and newest < self.first_epoch_share * limit
             yield Hit(
                 summary=(
                     f"Memory on {node} grows by {size_text(growth.pace_per_s * 3600)} an hour and reaches "
@@ -106,7 +102,7 @@ class HostMemoryGrows(Rule):
     def _may_grow(self, first: HostSample, newest: HostSample) -> bool:
         """Fast path: False if the newest sample shows too little growth since the first."""
         before, now = first.memory_used_mib, newest.memory_used_mib
-        return before is None or now is None or now - before >= self.values["min_growth_mib"]
+        return before is None or now is None or now - before >= self.min_growth_mib
 
 
 def _fixes(snapshot: TargetSnapshot) -> Iterable[Fix]:

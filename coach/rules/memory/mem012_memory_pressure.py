@@ -36,18 +36,16 @@ class MemoryPressure(Rule):
     severity = Severity.WARNING
     needs = (Need.HOST_TELEMETRY,)
     keep_s = 30.0
-    thresholds = (
-        Threshold("stall_pct", 10, "percent of the time", "for a tenth of the time every task stood still"),
-        Threshold("critical_stall_pct", 40, "percent of the time", "near to where systemd-oomd kills (60 %)"),
-        Threshold("window_s", 120, "seconds", "long enough to leave out single bursts"),
-        Threshold("min_samples", 20, "samples", "fewer may be chance", at_least=1),
-    )
+    stall_pct = Threshold(10, "percent of the time", "for a tenth of the time every task stood still")
+    critical_stall_pct = Threshold(40, "percent of the time", "near to where systemd-oomd kills (60 %)")
+    window_s = Threshold(120, "seconds", "long enough to leave out single bursts")
+    min_samples = Threshold(20, "samples", "fewer may be chance", at_least=1)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for node in history.nodes:
-            hosts = host_window(snapshot, history, node, self.values["window_s"], self.values["min_samples"])
+            hosts = host_window(snapshot, history, node, self.values)
             stall = means_of(hosts, "memory_stall_pct")
-            if stall is None or stall < self.values["stall_pct"]:
+            if stall is None or stall < self.stall_pct:
                 continue
             first, last = hosts[0].swap_used_mib, hosts[-1].swap_used_mib
             evidence = [
@@ -77,6 +75,6 @@ class MemoryPressure(Rule):
                     Fix("Use less: fewer DataLoader workers, a lower prefetch_factor, memory-mapped data"),
                     Fix("Ask for more memory (--mem), or for the node alone (--exclusive)"),
                 ),
-                severity=Severity.CRITICAL if stall >= self.values["critical_stall_pct"] else None,
+                severity=Severity.CRITICAL if stall >= self.critical_stall_pct else None,
                 since_s=hosts[0].time_s,
             )

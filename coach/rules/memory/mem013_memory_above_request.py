@@ -49,13 +49,9 @@ class MemoryAboveRequest(Rule):
     cause = "memory_above_request"
     severity = Severity.WARNING
     needs = (Need.HOST_TELEMETRY,)
-    thresholds = (
-        Threshold("over", 1.05, "times the request", "some sites allow a job a few percent more"),
-        Threshold("whole_node_share", 0.8, "of the node's memory", "hardly any other job fits beside it"),
-        Threshold(
-            "headroom", 1.3, "times the peak", "a sampled peak is a floor: bursts are missed", at_least=1
-        ),
-    )
+    over = Threshold(1.05, "times the request", "some sites allow a job a few percent more")
+    whole_node_share = Threshold(0.8, "of the node's memory", "hardly any other job fits beside it")
+    headroom = Threshold(1.3, "times the peak", "a sampled peak is a floor: bursts are missed", at_least=1)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         above = []
@@ -64,7 +60,7 @@ class MemoryAboveRequest(Rule):
             asked = _asked_mib(snapshot.run, hosts[-1]) if hosts else None
             if largest is None or not asked or self._is_whole_node(asked, hosts[-1]):
                 continue
-            if (largest.anonymous_mib or 0.0) >= self.values["over"] * asked:
+            if (largest.anonymous_mib or 0.0) >= self.over * asked:
                 above.append((largest, asked))
         if above:
             yield self._hit(snapshot, history, above)
@@ -72,7 +68,7 @@ class MemoryAboveRequest(Rule):
     def _is_whole_node(self, asked_mib: float, host: HostSample) -> bool:
         """True also if the node's memory is unknown."""
         total = host.node_memory_total_mib
-        return total is None or asked_mib >= self.values["whole_node_share"] * total
+        return total is None or asked_mib >= self.whole_node_share * total
 
     def _hit(
         self, snapshot: TargetSnapshot, history: History, above: list[tuple[ProcessSample, float]]
@@ -109,7 +105,7 @@ class MemoryAboveRequest(Rule):
         )
 
     def _fixes(self, run: Run | None, peak_mib: float, history: History) -> Iterable[Fix]:
-        headroom = self.values["headroom"]
+        headroom = self.headroom
         why = f"{headroom:g} times the peak of {size_text(peak_mib)}"
         yield from more_memory(run, peak_mib * headroom, why, history)
         yield Fix("Or use less: fewer DataLoader workers, a lower prefetch_factor, memory-mapped data")

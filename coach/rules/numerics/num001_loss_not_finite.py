@@ -124,36 +124,22 @@ class LossNotFinite(Rule):
     cause = "nan_loss"
     severity = Severity.CRITICAL
     needs = (Need.METRICS, Need.LOG)
-    thresholds = (
-        Threshold(
-            "first_steps", 3, "steps", "a learning rate that is too high takes more updates to diverge"
-        ),
-        Threshold(
-            "consecutive",
-            2,
-            "values",
-            "one bad batch may be skipped; two in a row mean that the parameters are broken",
-            at_least=1,
-        ),
-        Threshold(
-            "zeros", 5, "values", "transformers prints one in each window without a finite loss", at_least=1
-        ),
-        Threshold(
-            "sudden", 0.1, "of the highest loss", "a loss that falls by learning passes all values down to 0"
-        ),
-        Threshold(
-            "lr_divisor",
-            10,
-            "times",
-            "one order of magnitude leaves the region of divergence in nearly all cases",
-            at_least=1,
-        ),
-        Threshold(
-            "warmup_steps",
-            100,
-            "steps",
-            "long enough for the optimizer's statistics, short against any real training",
-        ),
+    first_steps = Threshold(3, "steps", "a learning rate that is too high takes more updates to diverge")
+    consecutive = Threshold(
+        2,
+        "values",
+        "one bad batch may be skipped; two in a row mean that the parameters are broken",
+        at_least=1,
+    )
+    zeros = Threshold(5, "values", "transformers prints one in each window without a finite loss", at_least=1)
+    sudden = Threshold(
+        0.1, "of the highest loss", "a loss that falls by learning passes all values down to 0"
+    )
+    lr_divisor = Threshold(
+        10, "times", "one order of magnitude leaves the region of divergence in nearly all cases", at_least=1
+    )
+    warmup_steps = Threshold(
+        100, "steps", "long enough for the optimizer's statistics, short against any real training"
     )
     signatures = (
         Signature(
@@ -181,7 +167,7 @@ class LossNotFinite(Rule):
 
     def _from_metrics(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         broken = {rank: found for rank in history.ranks if (found := _broken(history, rank))}
-        enough = 1 if snapshot.has_ended else int(self.values["consecutive"])
+        enough = 1 if snapshot.has_ended else int(self.consecutive)
         ranks = [rank for rank, found in broken.items() if found.num_steps >= enough]
         if not ranks:
             hidden = [hit for rank in history.ranks if (hit := self._hidden(snapshot.run, history, rank))]
@@ -194,7 +180,7 @@ class LossNotFinite(Rule):
             evidence=tuple(_metric_evidence(worst)),
             confidence=0.99,
             subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
-            fixes=tuple(self._fixes(snapshot.run, worst, worst.first.step <= self.values["first_steps"])),
+            fixes=tuple(self._fixes(snapshot.run, worst, worst.first.step <= self.first_steps)),
             since_s=worst.first.time_s,
         )
 
@@ -205,7 +191,7 @@ class LossNotFinite(Rule):
         start = len(steps)
         while start > 0 and steps[start - 1].loss == 0.0 and math.isnan(steps[start - 1].grad_norm or 0.0):
             start -= 1
-        if len(steps) - start < self.values["consecutive"]:
+        if len(steps) - start < self.consecutive:
             return None
         first = steps[start]
         return Hit(
@@ -218,7 +204,7 @@ class LossNotFinite(Rule):
             ],
             confidence=0.9,
             subject=Subject(rank=rank if len(history.ranks) > 1 else None),
-            fixes=tuple(self._fixes(run, is_from_start=start <= self.values["first_steps"])),
+            fixes=tuple(self._fixes(run, is_from_start=start <= self.first_steps)),
             since_s=first.time_s,
         )
 
@@ -227,7 +213,7 @@ class LossNotFinite(Rule):
             if history.first_not_finite(rank) is None:
                 continue
             longest = _longest_stretch(history.steps(rank))
-            if len(longest) >= self.values["consecutive"]:
+            if len(longest) >= self.consecutive:
                 first, last = longest[0], longest[-1]
                 yield Hit(
                     summary=(
@@ -273,7 +259,7 @@ class LossNotFinite(Rule):
     def _is_from_start(self, first: LogHit, finite: Sequence[LogHit]) -> bool:
         """True if the log shows at most a few finite losses, and none that lasts after `first`."""
         before = [hit for hit in finite if hit.file != first.file or hit.line <= first.line]
-        return len(before) <= self.values["first_steps"]
+        return len(before) <= self.first_steps
 
     def _from_objective(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         """A hit for a log without a loss whose objective has another name."""
@@ -294,7 +280,7 @@ class LossNotFinite(Rule):
     def _lines(self, snapshot: TargetSnapshot) -> _Lines:
         not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]
         finite = [hit for hit in hits_of(snapshot, *_FINITE) if _is_training(hit)]
-        beside, terms = _lasting_beside_others(not_finite, finite, int(self.values["consecutive"]))
+        beside, terms = _lasting_beside_others(not_finite, finite, int(self.consecutive))
         lasting = _in_order(*_lasting(not_finite, finite), *beside)
         parts = [hit for hit in lasting if _is_of_a_part(hit, finite)]
         told = self._told(snapshot, finite)
@@ -343,7 +329,7 @@ class LossNotFinite(Rule):
         self, snapshot: TargetSnapshot, lasting: list[LogHit], has_finite: bool
     ) -> tuple[float, list[LogHit]]:
         """The confidence, 0 to 1, and the log lines that prove it."""
-        if len(lasting) >= self.values["consecutive"]:
+        if len(lasting) >= self.consecutive:
             return 0.95, lasting
         if any(_SUMMARY.search(hit.text) for hit in lasting):
             return 0.9, lasting
@@ -361,7 +347,7 @@ class LossNotFinite(Rule):
         finite = [hit for hit in hits_of(snapshot, *_FINITE_FUNCTIONS) if _is_training(hit)]
         lasting = _lasting(found, finite)
         same = [hit for hit in lasting if hit.fields["key"] == lasting[0].fields["key"]]
-        return same if len(same) >= self.values["consecutive"] else []
+        return same if len(same) >= self.consecutive else []
 
     def _said_otherwise(self, snapshot: TargetSnapshot) -> list[LogHit]:
         """Lines that prove a loss that is not finite without naming it: skipped iterations, table columns,
@@ -369,10 +355,10 @@ class LossNotFinite(Rule):
         skipped = hits_of(snapshot, self.code, "nan_iterations")
         columns = hits_of(snapshot, self.code, "columns")
         filtered = hits_of(snapshot, self.code, "filtered")
-        if len({int(hit.fields["num"]) for hit in skipped}) >= self.values["consecutive"]:
+        if len({int(hit.fields["num"]) for hit in skipped}) >= self.consecutive:
             return skipped
         for hits in (columns, filtered):
-            if len(hits) >= self.values["consecutive"]:
+            if len(hits) >= self.consecutive:
                 return hits
         return []
 
@@ -388,11 +374,11 @@ class LossNotFinite(Rule):
         start = len(losses)
         while start > 0 and losses[start - 1] == 0.0:
             start -= 1
-        if not 0 < start <= len(losses) - self.values["zeros"]:
+        if not 0 < start <= len(losses) - self.zeros:
             return []
         if any("'grad_norm': " in hit.text for hit in printed[start:]) or are_adversaries(snapshot):
             return []
-        is_sudden = losses[start - 1] >= self.values["sudden"] * max(losses[:start])
+        is_sudden = losses[start - 1] >= self.sudden * max(losses[:start])
         return printed[start:] if is_sudden else []
 
     def _fixes(
@@ -421,7 +407,7 @@ class LossNotFinite(Rule):
             )
             yield Fix("Resume from a checkpoint of before the first NaN", needs=("checkpoint",))
             return
-        yield from lower_learning_rate(run, self.values["lr_divisor"], self.values["warmup_steps"])
+        yield from lower_learning_rate(run, self.lr_divisor, self.warmup_steps)
 
 
 def _what(first: LogHit, value: str) -> str:

@@ -39,24 +39,22 @@ class NanFromStart(Rule):
     cause = "nan_loss"
     severity = Severity.CRITICAL
     needs = (Need.METRICS,)
-    thresholds = (
-        Threshold(
-            "consecutive", 2, "steps", "one bad batch may be skipped; two in a row are not chance", at_least=1
-        ),
-        Threshold("first_step", 1, "step", "steps are counted from 0 or from 1"),
+    consecutive = Threshold(
+        2, "steps", "one bad batch may be skipped; two in a row are not chance", at_least=1
     )
+    first_step = Threshold(1, "step", "steps are counted from 0 or from 1")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for rank in history.ranks:
             if history.first_not_finite(rank) is None:
                 continue
             steps = [step for step in history.steps(rank) if step.loss is not None]
-            if len(steps) != history.num_steps(rank) or len(steps) < self.values["consecutive"]:
+            if len(steps) != history.num_steps(rank) or len(steps) < self.consecutive:
                 continue
             first = steps[0]
             if (
                 first.counter is not Counter.STEP
-                or first.step > self.values["first_step"]
+                or first.step > self.first_step
                 or any(step.loss is not None and math.isfinite(step.loss) for step in steps)
             ):
                 continue

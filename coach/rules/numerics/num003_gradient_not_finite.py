@@ -48,29 +48,21 @@ class GradientNotFinite(Rule):
     cause = "gradient_not_finite"
     severity = Severity.WARNING
     needs = (Need.METRICS, Need.LOG)
-    thresholds = (
-        Threshold("share", 0.1, "of the steps", "a tenth of the steps lost is worth a change"),
-        Threshold("window", 100, "steps", "long enough for single overflows to be rare", at_least=1),
-        Threshold(
-            "settling", 20, "steps", "one halving a step brings a loss scale of 2^16 down to 1 in 16 steps"
-        ),
-        Threshold(
-            "min_lines",
-            10,
-            "lines",
-            "programs often print every tenth step, so ten lines are a hundred steps",
-            at_least=1,
-        ),
-        Threshold("fall", 0.02, "of the loss", "if the loss falls by more, the training learns"),
+    share = Threshold(0.1, "of the steps", "a tenth of the steps lost is worth a change")
+    window = Threshold(100, "steps", "long enough for single overflows to be rare", at_least=1)
+    settling = Threshold(20, "steps", "one halving a step brings a loss scale of 2^16 down to 1 in 16 steps")
+    min_lines = Threshold(
+        10, "lines", "programs often print every tenth step, so ten lines are a hundred steps", at_least=1
     )
+    fall = Threshold(0.02, "of the loss", "if the loss falls by more, the training learns")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         yield from list(self._from_metrics(snapshot, history)) or self._from_log(snapshot)
 
     def _from_metrics(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        window = int(self.values["window"])
+        window = int(self.window)
         for rank in history.ranks:
-            if history.num_steps(rank) < window + self.values["settling"]:
+            if history.num_steps(rank) < window + self.settling:
                 continue
             newest = newest_steps(history.steps(rank), window)
             if math.isfinite(sum([step.grad_norm or 0.0 for step in newest])):
@@ -81,7 +73,7 @@ class GradientNotFinite(Rule):
                 if step.grad_norm is not None and step.loss is not None and math.isfinite(step.loss)
             ]
             bad = [step for step in steps if step.grad_norm is not None and not math.isfinite(step.grad_norm)]
-            if len(steps) < window or len(bad) < self.values["share"] * len(steps):
+            if len(steps) < window or len(bad) < self.share * len(steps):
                 continue
             yield Hit(
                 summary=f"{len(bad)} of the newest {len(steps)} gradients are not finite, while the loss is",
@@ -98,7 +90,7 @@ class GradientNotFinite(Rule):
     def _from_log(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
         for points in courses(snapshot, History()):  # without metrics, it reads the printed lines
             bad = _newest_without_norm(points)
-            if len(bad) < self.values["min_lines"]:
+            if len(bad) < self.min_lines:
                 continue
             was_finite = any(map(_has_finite_norm, points))
             is_falling = self._falls([point.loss for point in bad])
@@ -123,7 +115,7 @@ class GradientNotFinite(Rule):
         """True if the mean of the later half is clearly below that of the earlier half."""
         half = len(losses) // 2
         first, last = fmean(losses[:half]), fmean(losses[-half:])
-        return first - last >= self.values["fall"] * first
+        return first - last >= self.fall * first
 
 
 def _has_finite_norm(point: Point) -> bool:

@@ -52,31 +52,26 @@ class LossScaleCollapse(Rule):
     cause = "amp_overflow"
     severity = Severity.WARNING
     needs = (Need.LOG, Need.METRICS)
-    thresholds = (
-        Threshold("floor", 1, "loss scale", "at 1 nothing is scaled any more, and it still overflows"),
-        Threshold(
-            "overflows",
-            3,
-            "overflows at the floor",
-            "one may be a bad batch; three in a row are the model's own values",
-            at_least=1,
-        ),
-        Threshold(
-            "halvings",
-            8,
-            "halvings without growth",
-            "calibration from 65536 takes a few; eight more than that mean that no scale is found",
-        ),
-        Threshold(
-            "low",
-            256,
-            "loss scale",
-            "healthy fp16 training settles in the thousands; higher scales are still being calibrated",
-        ),
-        Threshold("settled", 3, "losses", "this many after the last overflow show that it has settled"),
-        Threshold("skipped_share", 0.5, "of the steps", "healthy training skips one in some thousand"),
-        Threshold("min_steps", 100, "steps", "calibration from 2³² skips thirty", at_least=1),
+    floor = Threshold(1, "loss scale", "at 1 nothing is scaled any more, and it still overflows")
+    overflows = Threshold(
+        3,
+        "overflows at the floor",
+        "one may be a bad batch; three in a row are the model's own values",
+        at_least=1,
     )
+    halvings = Threshold(
+        8,
+        "halvings without growth",
+        "calibration from 65536 takes a few; eight more than that mean that no scale is found",
+    )
+    low = Threshold(
+        256,
+        "loss scale",
+        "healthy fp16 training settles in the thousands; higher scales are still being calibrated",
+    )
+    settled = Threshold(3, "losses", "this many after the last overflow show that it has settled")
+    skipped_share = Threshold(0.5, "of the steps", "healthy training skips one in some thousand")
+    min_steps = Threshold(100, "steps", "calibration from 2³² skips thirty", at_least=1)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         minimum = hits_of(snapshot, self.code, "minimum")
@@ -107,7 +102,7 @@ class LossScaleCollapse(Rule):
                 return
         for hit in hits_of(snapshot, self.code, "share")[-1:]:
             steps, skipped = int(hit.fields["step"]), int(hit.fields["skipped"])
-            if steps >= self.values["min_steps"] and skipped >= self.values["skipped_share"] * steps:
+            if steps >= self.min_steps and skipped >= self.skipped_share * steps:
                 yield self._hit(snapshot, hit, f"{skipped} of {steps} steps were skipped for overflow", None)
                 return
         for rank in history.ranks:
@@ -134,10 +129,8 @@ class LossScaleCollapse(Rule):
             for index, scale in enumerate(scales[start:])
             if not index or scale != scales[start + index - 1]
         ]
-        is_at_floor = has_floor and fallen[-1] <= self.values["floor"]
-        return len(fallen) > 1 and (
-            is_at_floor or (len(fallen) > self.values["halvings"] and fallen[-1] <= self.values["low"])
-        )
+        is_at_floor = has_floor and fallen[-1] <= self.floor
+        return len(fallen) > 1 and (is_at_floor or (len(fallen) > self.halvings and fallen[-1] <= self.low))
 
     def _has_settled(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> bool:
         """True if the overflows have ended: more losses follow the last one than ever stood between two."""
@@ -148,12 +141,12 @@ class LossScaleCollapse(Rule):
         ]
         most_between = max((later - before for before, later in pairwise(num_before)), default=0)
         num_after = len(losses) - num_before[-1]
-        return num_after >= self.values["settled"] and num_after > most_between
+        return num_after >= self.settled and num_after > most_between
 
     def _stays_low(self, scales: Sequence[float]) -> bool:
         """True if steps overflow repeatedly at a scale too small to lift gradients."""
-        newest = scales[-int(self.values["overflows"]) :]
-        return len(newest) == self.values["overflows"] and max(newest) <= self.values["floor"]
+        newest = scales[-int(self.overflows) :]
+        return len(newest) == self.overflows and max(newest) <= self.floor
 
     def _hit(self, snapshot: TargetSnapshot, hit: LogHit, summary: str, severity: Severity | None) -> Hit:
         return Hit(

@@ -130,32 +130,22 @@ class LossDivergence(Rule):
     cause = "loss_divergence"
     severity = Severity.WARNING
     needs = (Need.METRICS, Need.LOG)
-    thresholds = (
-        Threshold(
-            "rise", 1.5, "times the highest before", "noise and schedules stay below it; divergence passes 2"
-        ),
-        Threshold("consecutive", 3, "values", "a spike is one value, or two", at_least=1),
-        Threshold(
-            "lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth", at_least=1
-        ),
-        Threshold("warmup_steps", 100, "steps", "long enough for the optimizer's statistics"),
-        Threshold("lost_share", 0.5, "of the progress", "a restart of the schedule loses a tenth or two"),
-        Threshold("max_rate", 1, "learning rate", "Prodigy and D-Adaptation need 1; no optimizer needs more"),
-        Threshold("no_guess", 20, "loss", "guessing among a million words has a loss of 14"),
-        Threshold("exploded", 100, "times the newest", "no classifier falls by that without learning"),
-        Threshold("above_start", 3, "times the first", "a penalty beside a loss is seldom larger than it"),
-        Threshold("worse", 1.2, "times the highest before", "a loss that is learned comes back below it"),
-        Threshold(
-            "exploded_divisor",
-            10,
-            "times",
-            "the rate was far too high, as it is where a loss becomes NaN",
-            at_least=1,
-        ),
-        Threshold(
-            "steep", 10, "times the highest before", "in the first steps, where no noise is of that size"
-        ),
+    rise = Threshold(
+        1.5, "times the highest before", "noise and schedules stay below it; divergence passes 2"
     )
+    consecutive = Threshold(3, "values", "a spike is one value, or two", at_least=1)
+    lr_divisor = Threshold(3, "times", "OPT-175B and others went on with two thirds to a tenth", at_least=1)
+    warmup_steps = Threshold(100, "steps", "long enough for the optimizer's statistics")
+    lost_share = Threshold(0.5, "of the progress", "a restart of the schedule loses a tenth or two")
+    max_rate = Threshold(1, "learning rate", "Prodigy and D-Adaptation need 1; no optimizer needs more")
+    no_guess = Threshold(20, "loss", "guessing among a million words has a loss of 14")
+    exploded = Threshold(100, "times the newest", "no classifier falls by that without learning")
+    above_start = Threshold(3, "times the first", "a penalty beside a loss is seldom larger than it")
+    worse = Threshold(1.2, "times the highest before", "a loss that is learned comes back below it")
+    exploded_divisor = Threshold(
+        10, "times", "the rate was far too high, as it is where a loss becomes NaN", at_least=1
+    )
+    steep = Threshold(10, "times the highest before", "in the first steps, where no noise is of that size")
 
     signatures = (
         Signature("NUM006", _STAGE, _literals(_STAGE_WORDS), rf"(?i:{_STAGES})"),
@@ -210,17 +200,17 @@ class LossDivergence(Rule):
         points = [point for point in history.curve if point.loss is not None]
         losses = [point.loss for point in points if point.loss is not None]
         shares = accuracies(snapshot, history)
-        consecutive = int(self.values["consecutive"])
+        consecutive = int(self.consecutive)
         if min(len(losses), len(shares)) <= consecutive:
             return None
         if not 0 < min(shares) <= max(shares) <= 1:  # above 1: a percentage, or another measure
             return None
         early, newest = losses[: -(-len(losses) // 2)], losses[-consecutive:]
         worst = max(early)
-        if not worst > max(self.values["no_guess"], self.values["exploded"] * max(newest)):
+        if not worst > max(self.no_guess, self.exploded * max(newest)):
             return None
         guessing = -math.log(max(shares))
-        if shares[-1] > shares[0] or max(shares) > self.values["rise"] * min(shares):
+        if shares[-1] > shares[0] or max(shares) > self.rise * min(shares):
             return None
         if not all(guessing <= loss < math.inf for loss in newest):
             return None
@@ -244,12 +234,12 @@ class LossDivergence(Rule):
         """A hit for a classifier whose loss rose above its first one, never came back, and that only
         guesses."""
         shares = accuracies(snapshot, history)
-        first, newest_start = first_loss(history), int(self.values["consecutive"])
+        first, newest_start = first_loss(history), int(self.consecutive)
         points = [point for point in history.curve if point.loss is not None]
         after = [point.loss for point in points[newest_start:] if point.loss is not None]
         if first is None or len(after) < _FEWEST_AFTER_GUESSES or not are_guesses(shares, history):
             return None
-        if not all(self.values["above_start"] * first <= loss < math.inf for loss in after):
+        if not all(self.above_start * first <= loss < math.inf for loss in after):
             return None
         return Hit(
             summary=(
@@ -273,15 +263,11 @@ class LossDivergence(Rule):
         is running may still come back, so its loss must have stopped falling: none of the newer half of the
         values since the peak is the lowest.
         """
-        consecutive = int(self.values["consecutive"])
+        consecutive = int(self.consecutive)
         newest = losses[-consecutive:]
         peak = max(range(len(losses)), key=losses.__getitem__, default=0)
         start = next(
-            (
-                place
-                for place in range(1, peak + 1)
-                if losses[place] >= self.values["exploded"] * max(losses[:place])
-            ),
+            (place for place in range(1, peak + 1) if losses[place] >= self.exploded * max(losses[:place])),
             None,
         )
         num_since = len(losses) - 1 - peak
@@ -291,9 +277,9 @@ class LossDivergence(Rule):
         if is_running and since.index(min(since)) >= num_since // 2:
             return None
         before = max(losses[:start])
-        is_back = losses[peak] >= self.values["exploded"] * max(newest)
-        is_same_size = max(newest) <= self.values["steep"] * before
-        is_worse = min(newest) >= self.values["worse"] * before and min(losses[start:]) >= before
+        is_back = losses[peak] >= self.exploded * max(newest)
+        is_same_size = max(newest) <= self.steep * before
+        is_worse = min(newest) >= self.worse * before and min(losses[start:]) >= before
         return peak if is_back and is_same_size and is_worse else None
 
     def _hit_of_peak(self, points: Sequence[Point], peak: int, run: Run | None) -> Hit:
@@ -315,7 +301,7 @@ class LossDivergence(Rule):
                 "Divide the learning rate by ten, warm it up, and clip gradients at 1.0",
                 changes_learning=True,
             )
-        yield from lower_learning_rate(run, self.values["exploded_divisor"], self.values["warmup_steps"])
+        yield from lower_learning_rate(run, self.exploded_divisor, self.warmup_steps)
 
     def _hit(self, rise: _Rise, first: Point, newest: Point, run: Run | None) -> Hit:
         evidence = [first.evidence, *([newest.evidence] if rise.is_slow else [])]
@@ -341,21 +327,21 @@ class LossDivergence(Rule):
         guessing."""
         early = points[: max(5, len(points) // 2)]
         return len(early) >= 5 and all(
-            point.loss > self.values["no_guess"]
+            point.loss > self.no_guess
             and "'learning_rate': " in point.evidence.text
-            and (point.rate or 0.0) > self.values["max_rate"]
+            and (point.rate or 0.0) > self.max_rate
             for point in early
         )
 
     def _fixes(self, run: Run | None) -> Iterable[Fix]:
-        yield from lower_learning_rate(run, self.values["lr_divisor"], self.values["warmup_steps"])
+        yield from lower_learning_rate(run, self.lr_divisor, self.warmup_steps)
         yield from begin_before("the jump", "a lower learning rate and gradients clipped at 1.0")
 
     def _rise(self, points: Sequence[Point], losses: Sequence[float], is_whole: bool) -> _Rise | None:
         """The latest position from which all values lie above the earlier ones. Behind one or two values only
         a rise by orders of magnitude counts, or an explosion: the first value of a program may be a part of
         a mean. `is_whole`: this is the loss of the training, no part of it."""
-        consecutive = int(self.values["consecutive"])
+        consecutive = int(self.consecutive)
         if len(losses) < 2 * consecutive:
             return self._steep_rise(losses, len(losses) - consecutive)
         size = max(1, math.ceil(len(losses) / _MAX_BLOCKS))
@@ -364,7 +350,7 @@ class LossDivergence(Rule):
             lowest_after, num_after = min(lowest_after, losses[start]), len(losses) - start
             half = (start // 2) * (start >= 2 * consecutive * size)
             highest = max(losses[half:start])
-            if num_after < consecutive * size or lowest_after < self.values["rise"] * highest:
+            if num_after < consecutive * size or lowest_after < self.rise * highest:
                 continue
             is_lasting = num_after >= _FEWEST_AFTER
             if sum(point.num_values for point in points[:start]) < consecutive:
@@ -374,19 +360,19 @@ class LossDivergence(Rule):
             if is_lasting and start < 2 * consecutive and not _is_settled(losses[start:]):
                 continue
             lost = _lost_share(max(losses[:size]), min(losses[:start]), lowest_after)
-            if lost >= self.values["lost_share"]:
+            if lost >= self.lost_share:
                 return _Rise(start, highest, lowest_after, lost if lost < _MOST_LOST else None)
         return None
 
     def _is_far(self, losses: Sequence[float], before: float) -> bool:
         """True if the losses lie orders of magnitude above the value before, or came down from a peak to a
         level far above it and fall no longer."""
-        if min(losses) >= self.values["steep"] * before:
+        if min(losses) >= self.steep * before:
             return True
         newer = losses[len(losses) // 2 :]
         level, highest = median(newer), max(losses)
         is_clear = min(highest - level, level - before) >= _ERRORS * noise_of(newer)
-        return is_clear and highest >= self.values["rise"] * level and _is_settled(losses)
+        return is_clear and highest >= self.rise * level and _is_settled(losses)
 
     def _drift(self, losses: Sequence[float], is_counted: bool) -> _Rise | None:
         """A rise since the lowest stretch that lasts, however slow it is.
@@ -394,7 +380,7 @@ class LossDivergence(Rule):
         The medians of equal stretches are compared. A rise counts if it is larger than their error, a share
         of the progress, and several times any rise from which the loss came back. If the values are not
         counted, a rise at one place may be the start of another run."""
-        consecutive = int(self.values["consecutive"])
+        consecutive = int(self.consecutive)
         size = max(consecutive, math.ceil(len(losses) / _NUM_STRETCHES))
         starts = range(len(losses) % size, len(losses), size)
         levels = [median(losses[start : start + size]) for start in starts]
@@ -403,7 +389,7 @@ class LossDivergence(Rule):
         newest, low = min(levels[-consecutive:]), min(levels[:-consecutive])
         place = levels.index(low)
         rise, lost = newest - low, _lost_share(levels[0], low, newest)
-        if newest < self.values["worse"] * low or lost < self.values["lost_share"] / 2:
+        if newest < self.worse * low or lost < self.lost_share / 2:
             return None
         if rise < max(_ERRORS * noise_of(losses) / math.sqrt(size), _TIMES_RECOVERED * _recovered(levels)):
             return None
@@ -415,7 +401,7 @@ class LossDivergence(Rule):
     def _steep_rise(self, losses: Sequence[float], start: int) -> _Rise | None:
         """The same for a short series: the newest values must grow by orders of magnitude."""
         before, after = losses[: max(0, start)], losses[max(0, start) :]
-        if len(before) < _FEWEST_BEFORE or after[0] < self.values["steep"] * max(before):
+        if len(before) < _FEWEST_BEFORE or after[0] < self.steep * max(before):
             return None
         if any(later <= value for value, later in pairwise(after)):
             return None

@@ -44,22 +44,17 @@ class LossSpikes(Rule):
     cause = "loss_spikes"
     severity = Severity.WARNING
     needs = (Need.METRICS, Need.LOG)
-    thresholds = (
-        Threshold(
-            "sigmas",
-            8,
-            "deviations",
-            "of the logarithm: no noise of a healthy training reaches it twice in a row",
-        ),
-        Threshold("lost_share", 0.5, "of the progress", "less is recovered within a few steps"),
-        Threshold("num_spikes", 3, "spikes", "once or twice is an unlucky batch", at_least=1),
-        Threshold("window", 25, "values", "the steps before, few against the whole curve", at_least=1),
+    sigmas = Threshold(
+        8, "deviations", "of the logarithm: no noise of a healthy training reaches it twice in a row"
     )
+    lost_share = Threshold(0.5, "of the progress", "less is recovered within a few steps")
+    num_spikes = Threshold(3, "spikes", "once or twice is an unlucky batch", at_least=1)
+    window = Threshold(25, "values", "the steps before, few against the whole curve", at_least=1)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for points in courses(snapshot, history):
             spikes = self._spikes([point.loss for point in points])
-            if len(spikes) >= self.values["num_spikes"] and not are_adversaries(snapshot):
+            if len(spikes) >= self.num_spikes and not are_adversaries(snapshot):
                 yield self._hit([points[place] for place in spikes])
                 return
 
@@ -78,7 +73,7 @@ class LossSpikes(Rule):
 
     def _spikes(self, losses: Sequence[float]) -> list[int]:
         """Indices at which spikes begin; a spike that lasts to the end is left out."""
-        window = int(self.values["window"])
+        window = int(self.window)
         if len(losses) < 4 * window or any(not math.isfinite(loss) or loss <= 0 for loss in losses):
             return []
         logs = [math.log(loss) for loss in losses]
@@ -88,12 +83,12 @@ class LossSpikes(Rule):
         place, lowest = max(window, len(losses) // 10), min(losses[:window])
         while place < len(losses) - 1:
             lowest = min(lowest, losses[place - 1])
-            height = lowest + self.values["lost_share"] * (start - lowest)
+            height = lowest + self.lost_share * (start - lowest)
             if losses[place] > height:
                 before = logs[place - window : place]
                 middle = median(before)
                 sigma = max(_SIGMA_PER_MAD * median(abs(value - middle) for value in before), _LEAST_SIGMA)
-                height = max(height, math.exp(min(middle + self.values["sigmas"] * sigma, above_all)))
+                height = max(height, math.exp(min(middle + self.sigmas * sigma, above_all)))
             end = place
             while end < len(losses) and losses[end] > height:
                 end += 1

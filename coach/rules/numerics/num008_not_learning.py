@@ -84,28 +84,21 @@ class NotLearning(Rule):
     cause = "not_learning"
     severity = Severity.WARNING
     needs = (Need.METRICS, Need.LOG)
-    thresholds = (
-        Threshold(
-            "near",
-            0.01,
-            "of ln(classes)",
-            "guessing is exact; a model that has learned something is below it",
-        ),
-        Threshold("start", 0.25, "of ln(classes)", "random first weights make a first loss this near to it"),
-        Threshold("fall", 0.005, "of the loss", "from the first third to the last; less is noise"),
-        Threshold("min_points", 50, "values", "fewer may be the warm-up", at_least=5),
-        Threshold("min_steps", 500, "steps told", "long warm-ups take some hundreds of steps"),
-        Threshold("min_epochs", 3, "epochs told", "a warm-up is over within one or two"),
-        Threshold("level", 0.01, "of the loss", "most trainings fall by more within their first steps"),
-        Threshold("same", 0.001, "of the loss", "batches differ by more: such values come from one batch"),
-        Threshold("min_evaluations", 5, "evaluations", "fewer may lie in the warm-up", at_least=1),
-        Threshold("rest", 0.02, "of the loss", "between evaluations that are all equal; less is noise"),
-        Threshold(
-            "min_rates", 20, "values", "a rate of 0 in fewer may be the beginning of a warm-up", at_least=1
-        ),
-        Threshold("low_rate", 0.9, "of the requested rate", "a rate this near to it is the requested one"),
-        Threshold("rate_fall", 0.05, "of the loss", "a loss that falls by more has learned at some rate"),
+    near = Threshold(
+        0.01, "of ln(classes)", "guessing is exact; a model that has learned something is below it"
     )
+    start = Threshold(0.25, "of ln(classes)", "random first weights make a first loss this near to it")
+    fall = Threshold(0.005, "of the loss", "from the first third to the last; less is noise")
+    min_points = Threshold(50, "values", "fewer may be the warm-up", at_least=5)
+    min_steps = Threshold(500, "steps told", "long warm-ups take some hundreds of steps")
+    min_epochs = Threshold(3, "epochs told", "a warm-up is over within one or two")
+    level = Threshold(0.01, "of the loss", "most trainings fall by more within their first steps")
+    same = Threshold(0.001, "of the loss", "batches differ by more: such values come from one batch")
+    min_evaluations = Threshold(5, "evaluations", "fewer may lie in the warm-up", at_least=1)
+    rest = Threshold(0.02, "of the loss", "between evaluations that are all equal; less is noise")
+    min_rates = Threshold(20, "values", "a rate of 0 in fewer may be the beginning of a warm-up", at_least=1)
+    low_rate = Threshold(0.9, "of the requested rate", "a rate this near to it is the requested one")
+    rate_fall = Threshold(0.05, "of the loss", "a loss that falls by more has learned at some rate")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         classes = _classes(snapshot)
@@ -128,10 +121,10 @@ class NotLearning(Rule):
         """`asked` is the learning rate of the launch, used if the program reports none."""
         is_asked = asked == 0.0 and not any(rates)
         num_values = len(points) if is_asked else len(rates)
-        if num_values < self.values["min_rates"] or not (is_asked or _are_zero(rates)):
+        if num_values < self.min_rates or not (is_asked or _are_zero(rates)):
             return None
         first, last = _thirds([point.loss for point in points])
-        if not first - last < self.values["rate_fall"] * first:
+        if not first - last < self.rate_fall * first:
             return None
         return Hit(
             summary=f"The learning rate is 0 in each of {len(rates)} values: nothing is learned"
@@ -161,12 +154,12 @@ class NotLearning(Rule):
         warmup = _warmup_steps(snapshot)
         numbers = _step_numbers(points)
         first = rates[0] if rates else None
-        if not warmup or not first or len(numbers) != len(rates) or len(rates) < self.values["min_rates"]:
+        if not warmup or not first or len(numbers) != len(rates) or len(rates) < self.min_rates:
             return None
         if any(rate != first for rate in rates) or not numbers[0] < warmup <= numbers[-1]:
             return None
         asked = float_parameter(snapshot.run, "lr")
-        is_low = asked is not None and first < self.values["low_rate"] * asked
+        is_low = asked is not None and first < self.low_rate * asked
         return Hit(
             summary=(
                 f"The learning rate stays at {first:.3g} through a warm-up of {warmup} steps and after it: "
@@ -192,9 +185,9 @@ class NotLearning(Rule):
             return None
         losses = [point.loss for point in points]
         means = _thirds(losses[len(losses) // 10 :])
-        if not means[0] - means[1] < self.values["fall"] * means[0]:
+        if not means[0] - means[1] < self.fall * means[0]:
             return None
-        near = self.values["near"]
+        near = self.near
         for number, is_told in classes:
             guess = math.log(number)
             is_known = is_told or (_is_beginning(points) and self._starts_at(losses[0], guess))
@@ -213,7 +206,7 @@ class NotLearning(Rule):
 
     def _starts_at(self, first: float, guess: float) -> bool:
         """True if a model that guesses may begin with this loss, which then shows the number of classes."""
-        return abs(first / guess - 1) <= self.values["start"]
+        return abs(first / guess - 1) <= self.start
 
     def _unchanged(
         self,
@@ -225,21 +218,21 @@ class NotLearning(Rule):
         """A hit if all evaluations had one loss, while the training loss did not fall: the model stays as it
         is."""
         losses = evaluated_losses(snapshot)
-        if len(losses) < self.values["min_evaluations"] or not all(map(math.isfinite, losses)):
+        if len(losses) < self.min_evaluations or not all(map(math.isfinite, losses)):
             return None
         if not self._is_long(points) or not _is_beginning(points) or is_warming_up(points):
             return None
         if num_beside_steps(snapshot) > len(points) / 2:  # the last one may be printed again and again
             return None
         level, digits = median(losses), last_place(losses)
-        if level <= 0 or digits > self.values["same"] / 2 * level:
+        if level <= 0 or digits > self.same / 2 * level:
             return None
-        if any(abs(loss - level) > self.values["same"] / 2 * level for loss in losses):
+        if any(abs(loss - level) > self.same / 2 * level for loss in losses):
             return None
         first, last = _thirds([point.loss for point in points])
         is_guess = are_guesses(accuracies(snapshot, history), history)
         is_fixed = len(set(losses)) == 1
-        if not (is_guess or is_fixed) or not first - last < self.values["rest"] * first:
+        if not (is_guess or is_fixed) or not first - last < self.rest * first:
             return None
         return Hit(
             summary=(
@@ -262,10 +255,10 @@ class NotLearning(Rule):
             return None
         level = median(losses)
         digits = last_place(losses)
-        if level <= 0 or digits > self.values["level"] * level:
+        if level <= 0 or digits > self.level * level:
             return None
-        is_same = digits <= self.values["same"] * level and self._is_same(losses, level, history)
-        if not is_same and not _is_level(losses, self.values["level"] * level):
+        is_same = digits <= self.same * level and self._is_same(losses, level, history)
+        if not is_same and not _is_level(losses, self.level * level):
             return None
         return Hit(
             summary=(
@@ -284,21 +277,19 @@ class NotLearning(Rule):
         be equal too."""
         single = [step.loss for step in history.steps(history.ranks[0])] if history.ranks else []
         known = (loss for loss in (*losses, *single) if loss is not None)
-        return all(abs(loss - level) <= self.values["same"] * level for loss in known)
+        return all(abs(loss - level) <= self.same * level for loss in known)
 
     def _is_long(self, points: Sequence[Point]) -> bool:
         """True if a warm-up is over, and the points are enough for a mean. A point by epoch is itself a mean
         of many steps. Values that are all the same are no warm-up much earlier: batches differ."""
         epochs = {int(point.epoch) for point in points if point.epoch is not None}
-        if len(points) < self.values["min_points"]:
+        if len(points) < self.min_points:
             return len(epochs) >= _FEWEST_EPOCHS
         num_steps = points[-1].counter if points[-1].unit is Counter.STEP else None
-        if (num_steps or 0) >= self.values["min_steps"] or max(epochs, default=0) >= self.values[
-            "min_epochs"
-        ]:
+        if (num_steps or 0) >= self.min_steps or max(epochs, default=0) >= self.min_epochs:
             return True
         first = points[0].loss
-        are_same = all(abs(point.loss - first) <= self.values["same"] * first for point in points)
+        are_same = all(abs(point.loss - first) <= self.same * first for point in points)
         return len(points) >= _FEWEST_SAME and are_same and not is_warming_up(points)
 
 

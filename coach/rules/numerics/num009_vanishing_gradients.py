@@ -44,35 +44,31 @@ class VanishingGradients(Rule):
     cause = "vanishing_gradients"
     severity = Severity.WARNING
     needs = (Need.METRICS,)
-    thresholds = (
-        Threshold(
-            "grad_norm", 1e-6, "of all gradients together", "a model that learns has a thousand times that"
-        ),
-        Threshold("min_loss", 1e-3, "", "with less there is nothing left to learn"),
-        Threshold("improved_share", 0.02, "of the loss", "less is the noise of batches"),
-        Threshold("window", 100, "steps", "shorter plateaus are usual", at_least=1),
-        Threshold("learned_share", 0.1, "of the first loss", "a loss that fell this far had gradients"),
-    )
+    grad_norm = Threshold(1e-6, "of all gradients together", "a model that learns has a thousand times that")
+    min_loss = Threshold(1e-3, "", "with less there is nothing left to learn")
+    improved_share = Threshold(0.02, "of the loss", "less is the noise of batches")
+    window = Threshold(100, "steps", "shorter plateaus are usual", at_least=1)
+    learned_share = Threshold(0.1, "of the first loss", "a loss that fell this far had gradients")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        window = int(self.values["window"])
+        window = int(self.window)
         rank = history.ranks[0]
         newest = _newest_norm(newest_steps(history.steps(rank), window))
         # Fast path: for most runs the newest norm alone rules the fault out.
-        if newest is None or newest > 100 * self.values["grad_norm"] or history.num_steps(rank) < window:
+        if newest is None or newest > 100 * self.grad_norm or history.num_steps(rank) < window:
             return
         steps = newest_steps(history.steps(rank), window)
         norms = [s.grad_norm for s in steps if s.grad_norm is not None and math.isfinite(s.grad_norm)]
         losses = [s.loss for s in steps if s.loss is not None and math.isfinite(s.loss)]
         parts = quarters(losses)
-        if len(norms) < window / 2 or not parts or median(norms) > self.values["grad_norm"]:
+        if len(norms) < window / 2 or not parts or median(norms) > self.grad_norm:
             return
-        has_improved = parts[-1] < (1 - self.values["improved_share"]) * parts[0]
-        if has_improved or fmean(losses) < self.values["min_loss"]:
+        has_improved = parts[-1] < (1 - self.improved_share) * parts[0]
+        if has_improved or fmean(losses) < self.min_loss:
             return
         is_half = _is_half(snapshot.run)
         first = next((point.loss for point in history.curve if point.loss is not None), math.nan)
-        if not is_half and parts[-1] <= (1 - self.values["learned_share"]) * first:
+        if not is_half and parts[-1] <= (1 - self.learned_share) * first:
             return
         zeros = sum(norm == 0 for norm in norms)
         yield Hit(

@@ -62,23 +62,16 @@ class ExplodingGradients(Rule):
     cause = "loss_divergence"
     severity = Severity.WARNING
     needs = (Need.METRICS, Need.LOG)
-    thresholds = (
-        Threshold("window", 20, "newest norms", "their median does not depend on one batch", at_least=1),
-        Threshold("growth", 100, "times the first quarter's median", "healthy norms vary tenfold"),
-        Threshold("improved_share", 0.1, "of the loss", "less is the noise of batches"),
-        Threshold("least", 1000, "norm", "below it, the norms only grew from very small ones"),
-        Threshold(
-            "beyond",
-            1e10,
-            "norm",
-            "even gradients that are still multiplied by a loss scale of 2^24 stay below",
-        ),
-        Threshold(
-            "lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth", at_least=1
-        ),
-        Threshold("warmup_steps", 100, "steps", "long enough for the optimizer's statistics"),
-        Threshold("consecutive", 5, "norms beyond", "one may be a bad batch", at_least=1),
+    window = Threshold(20, "newest norms", "their median does not depend on one batch", at_least=1)
+    growth = Threshold(100, "times the first quarter's median", "healthy norms vary tenfold")
+    improved_share = Threshold(0.1, "of the loss", "less is the noise of batches")
+    least = Threshold(1000, "norm", "below it, the norms only grew from very small ones")
+    beyond = Threshold(
+        1e10, "norm", "even gradients that are still multiplied by a loss scale of 2^24 stay below"
     )
+    lr_divisor = Threshold(3, "times", "OPT-175B and others went on with two thirds to a tenth", at_least=1)
+    warmup_steps = Threshold(100, "steps", "long enough for the optimizer's statistics")
+    consecutive = Threshold(5, "norms beyond", "one may be a bad batch", at_least=1)
     signatures = (
         Signature(
             "NUM010", "norm", ("grad_norm", "grad norm", "gradient_norm", "gradient norm", "gnorm"), _NORM
@@ -98,9 +91,7 @@ class ExplodingGradients(Rule):
                     ),
                     confidence=0.8,
                     fixes=(
-                        *lower_learning_rate(
-                            snapshot.run, self.values["lr_divisor"], self.values["warmup_steps"]
-                        ),
+                        *lower_learning_rate(snapshot.run, self.lr_divisor, self.warmup_steps),
                         *begin_before("it", "a third of the learning rate and a longer warm-up"),
                     ),
                     since_s=series.time_s,
@@ -114,7 +105,7 @@ class ExplodingGradients(Rule):
             steps = history.steps(rank)
             last = islice(reversed(steps), _MOST_BETWEEN)
             newest = next((step for step in last if step.grad_norm is not None), None)
-            if newest is not None and (newest.grad_norm or 0.0) >= self.values["least"]:
+            if newest is not None and (newest.grad_norm or 0.0) >= self.least:
                 yield _Series(
                     [
                         step.grad_norm
@@ -128,19 +119,19 @@ class ExplodingGradients(Rule):
 
     def _grown(self, series: _Series) -> float | None:
         """The typical newest norm if it is far too large, else None."""
-        window, norms = int(self.values["window"]), series.norms
-        last = norms[-int(self.values["consecutive"]) :]
-        if len(last) == self.values["consecutive"] and min(last) >= self.values["beyond"]:
+        window, norms = int(self.window), series.norms
+        last = norms[-int(self.consecutive) :]
+        if len(last) == self.consecutive and min(last) >= self.beyond:
             return median(last)
         if len(norms) < 2 * window:
             return None
         newest, before = median(norms[-window:]), median(_early(norms))
-        if newest < max(self.values["least"], self.values["growth"] * before):
+        if newest < max(self.least, self.growth * before):
             return None
         losses = series.losses
         if len(losses) < 2 * window:
             return None
-        has_improved = fmean(losses[-window:]) < (1 - self.values["improved_share"]) * fmean(_early(losses))
+        has_improved = fmean(losses[-window:]) < (1 - self.improved_share) * fmean(_early(losses))
         return None if has_improved else newest
 
 

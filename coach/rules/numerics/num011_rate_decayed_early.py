@@ -40,14 +40,10 @@ class RateDecayedEarly(Rule):
     cause = "lr_decayed_early"
     severity = Severity.WARNING
     needs = (Need.METRICS, Need.LOG)
-    thresholds = (
-        Threshold("low", 0.01, "of the peak", "no schedule trains long with a hundredth of its rate"),
-        Threshold(
-            "share", 0.2, "of the steps", "cosine and linear decays pass a hundredth in the last tenth"
-        ),
-        Threshold("fall", 0.01, "of the loss", "less progress than noise"),
-        Threshold("min_steps", 50, "records", "fewer say nothing about a schedule", at_least=2),
-    )
+    low = Threshold(0.01, "of the peak", "no schedule trains long with a hundredth of its rate")
+    share = Threshold(0.2, "of the steps", "cosine and linear decays pass a hundredth in the last tenth")
+    fall = Threshold(0.01, "of the loss", "less progress than noise")
+    min_steps = Threshold(50, "records", "fewer say nothing about a schedule", at_least=2)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for points in courses(snapshot, history):
@@ -57,14 +53,14 @@ class RateDecayedEarly(Rule):
                 return
 
     def _used_up(self, points: Sequence[Point], has_ended: bool) -> Hit | None:
-        rates, places = _rates_of(points, self.values["low"]), [point.position or 0.0 for point in points]
-        if not len(points) == len(rates) >= self.values["min_steps"]:
+        rates, places = _rates_of(points, self.low), [point.position or 0.0 for point in points]
+        if not len(points) == len(rates) >= self.min_steps:
             return None
         peak = max(rates)
-        low = self.values["low"] * peak if has_ended else 0.0
+        low = self.low * peak if has_ended else 0.0
         start = next((place for place in range(len(rates), 0, -1) if rates[place - 1] > low), 0)
         share = _share_from(places, start)
-        is_long = len(points) - start >= 20 and share >= self.values["share"]
+        is_long = len(points) - start >= 20 and share >= self.share
         if start < 10 or not is_long or not self._has_stopped(points, start):
             return None
         highest, first = points[rates.index(peak)], points[start]
@@ -91,7 +87,7 @@ class RateDecayedEarly(Rule):
         losses = [point.loss for point in points]
         half = start + (len(points) - start) // 2
         early, late = fmean(losses[start:half]), fmean(losses[half:])
-        return losses[0] > early > 0 and early - late < self.values["fall"] * early
+        return losses[0] > early > 0 and early - late < self.fall * early
 
 
 def _rates_of(points: Sequence[Point], low: float) -> list[float]:

@@ -69,12 +69,10 @@ class Overfitting(Rule):
     cause = "overfitting"
     severity = Severity.WARNING
     needs = (Need.METRICS, Need.LOG)
-    thresholds = (
-        Threshold("rise", 0.15, "of the lowest", "evaluations vary by some percent"),
-        Threshold("lost_share", 0.05, "of the progress", "near zero a loss doubles by noise alone"),
-        Threshold("train_fall", 0.03, "of the training loss", "else the model memorizes nothing"),
-        Threshold("num_after", 3, "evaluations", "one or two above the best are noise", at_least=1),
-    )
+    rise = Threshold(0.15, "of the lowest", "evaluations vary by some percent")
+    lost_share = Threshold(0.05, "of the progress", "near zero a loss doubles by noise alone")
+    train_fall = Threshold(0.03, "of the training loss", "else the model memorizes nothing")
+    num_after = Threshold(3, "evaluations", "one or two above the best are noise", at_least=1)
     signatures = (Signature("NUM013", "both", _LITERALS, _BOTH),)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -90,20 +88,20 @@ class Overfitting(Rule):
                 return
 
     def _judge(self, evaluations: Sequence[_Evaluation], start: float, *, can_save: bool) -> Hit | None:
-        num_after = int(self.values["num_after"])
+        num_after = int(self.num_after)
         losses = [evaluation.loss for evaluation in evaluations]
         if len(losses) <= num_after or not all(math.isfinite(loss) and loss > 0 for loss in losses):
             return None
         place = losses.index(min(losses))
         best, newest = evaluations[place], evaluations[-1]
         after = losses[-num_after:]
-        needed = max(self.values["rise"] * best.loss, self.values["lost_share"] * (start - best.loss))
+        needed = max(self.rise * best.loss, self.lost_share * (start - best.loss))
         if len(losses) - 1 - place < num_after or min(after) - best.loss < needed:
             return None
         if (
             best.train is None
             or newest.train is None
-            or not newest.train <= (1 - self.values["train_fall"]) * best.train
+            or not newest.train <= (1 - self.train_fall) * best.train
         ):
             return None
         return Hit(

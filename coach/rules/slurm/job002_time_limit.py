@@ -70,23 +70,16 @@ class TimeLimit(EndedBySlurm):
     name = "time-limit"
     cause = "slurm_timeout"
     states = frozenset({"TIMEOUT", "DEADLINE"})
-    thresholds = (
-        Threshold(
-            "standstill_steps",
-            10,
-            "times the median step",
-            (
-                "checkpoints and evaluations take several steps' time; a training that continues seldom "
-                "pauses longer"
-            ),
-        ),
-        Threshold(
-            "spare", 1.3, "times the time needed", "the pace varies, and so does the start", at_least=1
-        ),
-        Threshold("behind_steps", 10, "steps", "ranks that wait for each other are within one or two"),
-        Threshold("behind_share", 0.3, "of the steps", "ranks that do not wait for each other drift apart"),
-        Threshold("standstill_s", 300, "s", "shorter pauses are checkpoints, evaluations or compilation"),
+    standstill_steps = Threshold(
+        10,
+        "times the median step",
+        "checkpoints and evaluations take several steps' time; a training that continues seldom "
+        "pauses longer",
     )
+    spare = Threshold(1.3, "times the time needed", "the pace varies, and so does the start", at_least=1)
+    behind_steps = Threshold(10, "steps", "ranks that wait for each other are within one or two")
+    behind_share = Threshold(0.3, "of the steps", "ranks that do not wait for each other drift apart")
+    standstill_s = Threshold(300, "s", "shorter pauses are checkpoints, evaluations or compilation")
     signatures = (cancelled_signature("JOB002", "DUE TO TIME LIMIT", " DUE TO TIME LIMIT"),)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -164,7 +157,7 @@ class TimeLimit(EndedBySlurm):
             yield Fix("First check that it still made progress: a hang reaches any limit")
         if needed_s is not None:
             why = f"at its pace all steps take {needed_s / 60:.1f} min"
-            yield more_time(self.values["spare"] * needed_s, why)
+            yield more_time(self.spare * needed_s, why)
         elif done is not None:
             yield self._by_counter(done, _ran_s(snapshot), snapshot)
         if snapshot.run is not None and snapshot.checkpoints:
@@ -210,16 +203,16 @@ class TimeLimit(EndedBySlurm):
         """The ranks whose steps ended long before those of the others; None if there are none."""
         last = {rank: steps[-1].step for rank in history.ranks if (steps := history.steps(rank))}
         lead = max(last.values(), default=0)
-        lag = max(self.values["behind_steps"], self.values["behind_share"] * lead)
+        lag = max(self.behind_steps, self.behind_share * lead)
         behind = [rank for rank, step in last.items() if step <= lead - lag]
         others = [step for rank, step in last.items() if rank not in behind]
-        if not behind or len(behind) >= len(others) or lead - min(others) >= self.values["behind_steps"]:
+        if not behind or len(behind) >= len(others) or lead - min(others) >= self.behind_steps:
             return None
         return _Behind(behind, max(last[rank] for rank in behind), lead)
 
     def _by_counter(self, done: Counted, ran_s: float | None, snapshot: TargetSnapshot) -> Fix:
         if ran_s is None:
-            factor = self.values["spare"] * done.total / done.num_here
+            factor = self.spare * done.total / done.num_here
             return Fix(
                 f"Ask for {factor:.1f} times the time, if it made progress to the end: a hang reaches "
                 "any limit"
@@ -232,7 +225,7 @@ class TimeLimit(EndedBySlurm):
         if done.before:
             here = f"{done.word}s {done.before + 1} to {done.done}"
         why = f"{here} took {ran_s / 60:.1f} min, all {done.total} need about {needed_s / 60:.1f} min{first}"
-        return more_time(self.values["spare"] * needed_s, why)
+        return more_time(self.spare * needed_s, why)
 
     def _needed_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
         """Seconds for the whole run at the pace of its newest steps, including its start; None if the number
@@ -264,7 +257,7 @@ class TimeLimit(EndedBySlurm):
             if step.step_time_s is not None
         )
         median_s = times[len(times) // 2] if times else 0.0
-        return max(self.values["standstill_s"], self.values["standstill_steps"] * median_s)
+        return max(self.standstill_s, self.standstill_steps * median_s)
 
 
 def _unsaved(snapshot: TargetSnapshot) -> str:

@@ -46,13 +46,10 @@ class Cancelled(EndedBySlurm):
     name = "cancelled"
     cause = "slurm_cancelled"
     states = frozenset({"CANCELLED"})
-    thresholds = (
-        Threshold(
-            "lines_until_tasks_fail",
-            5,
-            "lines",
-            "srun's and slurmstepd's lines about one end come within a few lines of each other, in any order",
-        ),
+    lines_until_tasks_fail = Threshold(
+        5,
+        "lines",
+        "srun's and slurmstepd's lines about one end come within a few lines of each other, in any order",
     )
     signatures = (cancelled_signature("JOB005", "CANCELLED ", r"(?: DUE to SIGNAL [^*]+)? \*\*\*"),)
 
@@ -66,7 +63,7 @@ class Cancelled(EndedBySlurm):
         # If a task failed before the line or shortly after it, srun ended the step because of that. A task
         # that failed later was ended with the step.
         return all(
-            failed.file == hit.file and failed.line > hit.line + self.values["lines_until_tasks_fail"]
+            failed.file == hit.file and failed.line > hit.line + self.lines_until_tasks_fail
             for failed in hits_of(snapshot, self.code, "task_failed")
         )
 
@@ -77,7 +74,7 @@ class Cancelled(EndedBySlurm):
         if is_of_srun and snapshot.state == "FAILED":
             return True
         killed = [each.line for each in hits_of(snapshot, KILL, "killed") if _is_task_of(each, hit)]
-        near = self.values["lines_until_tasks_fail"]
+        near = self.lines_until_tasks_fail
         return any(line < hit.line and (is_of_srun or hit.line - line <= near) for line in killed)
 
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:

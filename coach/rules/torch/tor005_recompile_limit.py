@@ -40,10 +40,8 @@ class RecompileLimit(Rule):
     cause = "recompile_limit"
     severity = Severity.INFO
     needs = (Need.LOG,)
-    thresholds = (
-        Threshold(
-            "reason_lines", 6, "lines", "dynamo prints the function and the reason next; ranks may mix theirs"
-        ),
+    reason_lines = Threshold(
+        6, "lines", "dynamo prints the function and the reason next; ranks may mix theirs"
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -76,7 +74,7 @@ class RecompileLimit(Rule):
 
     def _behind(self, limit: LogHit, snapshot: TargetSnapshot, kind: str) -> LogHit | None:
         """The line of this kind close below the limit's line, of the same rank."""
-        last = limit.line + self.values["reason_lines"]
+        last = limit.line + self.reason_lines
         return next(
             (
                 hit
