@@ -88,6 +88,16 @@ class ErrorBlock:
         return self.kind not in (ErrorKind.FATAL, ErrorKind.NATIVE, ErrorKind.ELASTIC)
 
     @property
+    def is_of_thread(self) -> bool:
+        """True if a thread raised it that is not the main one: the process goes on."""
+        return (self.process or "").startswith("Thread")
+
+    @property
+    def may_end_process(self) -> bool:
+        """True for a whole Python exception of a main thread that was not ignored."""
+        return self.is_traceback and self.type is not None and not self.is_ignored and not self.is_of_thread
+
+    @property
     def all_frames(self) -> tuple[Frame, ...]:
         """The frames of the chain, then those of this block; the innermost frame of this block is last."""
         return (*(self.chain[-1].all_frames if self.chain else ()), *self.frames)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 
 from coach.model.judging.finding import Diagnosis
@@ -88,6 +89,16 @@ class TargetSnapshot:
     @property
     def has_ended(self) -> bool:
         return is_final(self.state)
+
+    @property
+    def job_id(self) -> str | None:
+        """The job's id in the queue, or else in the run directory."""
+        return self.job.job_id if self.job is not None else self.run.job_id if self.run is not None else None
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """The kept lines of all logs, without prefixes."""
+        return chain.from_iterable(tail.plain for tail in self.log_tails)
 
 
 @dataclass(frozen=True, slots=True)

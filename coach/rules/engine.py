@@ -269,11 +269,7 @@ class _Order:
         causes = (
             self._causes_by_place(condition, others)
             or self._ends_elsewhere(condition, others)
-            or (
-                self._more_of_the_same(condition, others)
-                if self._row(condition).explained_within_lines
-                else []
-            )
+            or self._more_of_the_same(condition, others)
         )
         return min(causes, key=lambda c: self._first(c, False)).code if causes else None
 

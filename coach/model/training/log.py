@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coach.model.error_block import ErrorBlock
+from coach.model.error_block import ErrorBlock, Frame
 from coach.model.judging.finding import Fix
 
 MAX_LINE_BYTES = 16 << 10
@@ -88,6 +88,16 @@ class LogHit:
     def traceback(self) -> tuple[str, ...]:
         """Lines of the block if it is a Python exception; else empty."""
         return self.block.lines if self.block is not None and self.block.is_traceback else ()
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """The frames of its block, innermost last; empty without a block."""
+        return self.block.frames if self.block is not None else ()
+
+    @property
+    def all_frames(self) -> tuple[Frame, ...]:
+        """The frames of its block and of the blocks that led to it, innermost last."""
+        return self.block.all_frames if self.block is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

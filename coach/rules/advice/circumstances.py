@@ -76,11 +76,10 @@ def fixes_of_wording(hit: LogHit, snapshot: TargetSnapshot) -> tuple[Fix, ...]:
 
 def _shown(snapshot: TargetSnapshot) -> set[str]:
     """The needs that the logs, the script or the run show."""
-    lines = [line for tail in snapshot.log_tails for line in tail.plain]
     known = (
         line for hit in snapshot.log_hits for line in (hit.text, *(hit.block.lines if hit.block else ()))
     )
-    text = "\n".join([*lines, *dict.fromkeys(known)])
+    text = "\n".join([*snapshot.lines, *dict.fromkeys(known)])
     run, scheduler = snapshot.run, _scheduler_of(snapshot, text)
     shown = {need for need, words in _SHOWN_BY.items() if words.search(text)}
     shown |= {PRIMARY, f"scheduler:{scheduler}"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -144,6 +145,13 @@ def first_node_as_address(title: str) -> Iterable[Fix]:
         lsf="export MASTER_ADDR=${LSB_HOSTS%% *}",
         sge="export MASTER_ADDR=$(head -1 \"$PE_HOSTFILE\" | cut -d' ' -f1)",
     )
+
+
+def ask_slurm(job_id: str) -> Fix:
+    """What the controller knows of a job, and after some minutes the accounting, where a site has one."""
+    named, what = shlex.quote(job_id), "JobID,State,ExitCode,Elapsed,NodeList,Reason"
+    command = f"scontrol show job {named} || sacct -j {named} -o {what}"
+    return Fix("Ask Slurm what it knows", command=command)
 
 
 def begin_before(moment: str, change: str) -> Iterable[Fix]:

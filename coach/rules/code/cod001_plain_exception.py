@@ -209,11 +209,8 @@ def _is_chained_to(hit: LogHit, explained: Set[str]) -> bool:
 def _is_of_a_thread(hit: LogHit) -> bool:
     """True if a thread raised it, or a read from a DataLoader's queue: the program goes on after it, or
     prints its own error."""
-    block = hit.block
-    if block is None:
-        return False
-    is_thread = block.process is not None and block.process.startswith("Thread")
-    return is_thread or any(frame.function == _LOOKED_INTO for frame in block.all_frames)
+    is_of_thread = hit.block is not None and hit.block.is_of_thread
+    return is_of_thread or any(frame.function == _LOOKED_INTO for frame in hit.all_frames)
 
 
 def _ends_the_program(hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -123,7 +123,7 @@ def _is_native(snapshot: TargetSnapshot) -> bool:
     """True if a shell names the command that crashed, and neither it nor the log is of Python."""
     commands = [_CRASHED.search(hit.text) for hit in hits_of(snapshot, SegmentationFault.code)]
     is_named = any(found is not None and not _MAY_BE_PYTHON.search(found["command"]) for found in commands)
-    return is_named and not any(_OF_PYTHON.search(line) for tail in snapshot.log_tails for line in tail.plain)
+    return is_named and not any(map(_OF_PYTHON.search, snapshot.lines))
 
 
 def _is_abort(hit: LogHit) -> bool:

@@ -12,7 +12,7 @@ from coach.rules.advice.circumstances import fixes_of_wording
 from coach.rules.from_logs.aftermath import tail_of
 from coach.rules.from_logs.hidden_package import hiding_file, rename
 from coach.rules.from_logs.outcome import proof_of, told_as_hidden
-from coach.rules.from_logs.quoted_evidence import hits_of, is_library, own_frame, quote, ranks_text
+from coach.rules.from_logs.quoted_evidence import hits_of, innermost_own, own_frame, quote, ranks_text
 
 _HYDRA_SAYS = re.compile(
     r"^(?:In '.*?': |Could not |Cannot find |You must specify |Primary config |Error (?:merging|parsing"
@@ -146,8 +146,7 @@ def _rows(hit: LogHit, snapshot: TargetSnapshot) -> list[LogHit]:
 def _advice_on_key(hit: LogHit) -> str | None:
     """Advice if the line reads a key of a configuration: the mistake may be in that file."""
     key = _KEY_ERROR.match(hit.text.strip())
-    frames = hit.block.frames if hit.block is not None else ()
-    own = next((frame for frame in reversed(frames) if not is_library(frame.text)), None)
+    own = innermost_own(hit.frames)
     if key is None or own is None or not _CONFIG.search(own.source or ""):
         return None
     return (

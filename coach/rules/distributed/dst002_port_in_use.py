@@ -98,7 +98,6 @@ def _is_of_own_tasks(hit: LogHit, snapshot: TargetSnapshot) -> bool:
 
 def _is_own_port(hit: LogHit) -> bool:
     """True if the error has a stack without any code of a launcher or of a library for ranks."""
-    block = hit.block
-    if block is None or not block.frames:
-        return False
-    return not any(map(_OF_RANKS.search, (hit.text, block.type or "", *(each.file for each in block.frames))))
+    kind = (hit.block.type if hit.block is not None else None) or ""
+    words = (hit.text, kind, *(frame.file for frame in hit.frames))
+    return bool(hit.frames) and not any(map(_OF_RANKS.search, words))

@@ -64,4 +64,4 @@ class NcclNetwork(EndingRule):
             for said in hits_of(snapshot, "DST004", "warn")
         ):
             return False
-        return any(_NCCL_FAILED.search(line) for tail in snapshot.log_tails for line in tail.plain)
+        return any(map(_NCCL_FAILED.search, snapshot.lines))

@@ -14,11 +14,12 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
+from coach.rules.advice.remedies import ask_slurm
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.aftermath import lines_below, only_error, went_on
 from coach.rules.from_logs.last_error_block import Block, BlockKind, block_of, last_error_block
 from coach.rules.from_logs.loss_lines import PROGRESS
-from coach.rules.from_logs.outcome import exit_status, has_good_end, signal_of
+from coach.rules.from_logs.outcome import exit_status, has_good_end, signal_of, state_evidence, time_evidence
 from coach.rules.from_logs.quoted_evidence import MAX_QUOTE_CHARS, is_library, quote
 
 _BAD_STATES = frozenset(
@@ -168,10 +169,8 @@ def _quoted(block: Block | None) -> Iterable[Evidence]:
 
 
 def _facts(snapshot: TargetSnapshot, status: str) -> Iterable[Evidence]:
-    job = snapshot.job
-    reason = f", reason {job.reason}" if job is not None and job.reason not in (None, "", "None") else ""
     if snapshot.state is not None:
-        yield Evidence(f"state {snapshot.state}{reason}")
+        yield state_evidence(snapshot)
     if status:
         yield Evidence(f"ended with {status}")
     first = snapshot.outcome.first if snapshot.outcome is not None else None
@@ -180,8 +179,7 @@ def _facts(snapshot: TargetSnapshot, status: str) -> Iterable[Evidence]:
         yield Evidence(
             f"rank {first.rank} ended with {_signal_name(-code) if code < 0 else f'exit status {code}'}"
         )
-    if job is not None and job.time_used_s is not None:
-        yield Evidence("ran for", value=float(job.time_used_s), unit="s")
+    yield from time_evidence(snapshot)
 
 
 def _looked_for(snapshot: TargetSnapshot) -> Iterable[Evidence]:
@@ -200,12 +198,9 @@ def _fixes(snapshot: TargetSnapshot, block: Block | None) -> Iterable[Fix]:
         yield Fix("Read the end of the log", command=f"less +{block.said_line} {shell_quote(block.file)}")
     job, run = snapshot.job, snapshot.run
     is_slurm = run.backend == "slurm" if run is not None else job is not None and job.raw_job_id is not None
-    job_id = job.job_id if job is not None else run.job_id if run is not None else None
+    job_id = snapshot.job_id
     if is_slurm and job_id is not None:
-        what, named = "JobID,State,ExitCode,Elapsed,NodeList,Reason", shell_quote(job_id)
-        # The part after || serves sites without accounting: the controller keeps the job for some minutes.
-        asked = f"scontrol show job {named} || sacct -j {named} -o {what}"
-        yield Fix("Ask Slurm what it knows", command=asked)
+        yield ask_slurm(job_id)
     if block is None and job_id is not None:
         yield Fix("Name its log", command=f"coach check {shell_quote(job_id)} --log FILE")
 

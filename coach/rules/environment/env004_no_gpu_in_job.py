@@ -171,4 +171,4 @@ def _uses_a_gpu(snapshot: TargetSnapshot, history: History) -> bool:
         return True
     if any(sample.utilization_pct for key in history.gpus for sample in history.gpu(*key)):
         return True
-    return any(_USES_CUDA.search(line) for tail in snapshot.log_tails for line in tail.plain)
+    return any(map(_USES_CUDA.search, snapshot.lines))

@@ -119,7 +119,7 @@ def _near(hit: LogHit) -> str | None:
 
 def _importer(hit: LogHit) -> str | None:
     """The user's own file whose line imports the module."""
-    frames = hit.block.frames if hit.block is not None else ()
+    frames = hit.frames
     return frames[-1].file if frames and not is_library(frames[-1].text) else None
 
 

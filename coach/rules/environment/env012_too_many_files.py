@@ -55,7 +55,6 @@ class TooManyFiles(EndingRule):
 
 def _is_of_open(hit: LogHit) -> bool:
     """True if a program opened a file by its name, and no tensor passed between processes."""
-    frames = hit.block.frames if hit.block is not None else ()
-    is_shared = any(part in frame.text for frame in frames for part in _SHARING)
+    is_shared = any(part in frame.text for frame in hit.frames for part in _SHARING)
     named = _OPENED.search(hit.text)
     return not is_shared and named is not None and not named["path"].startswith(("/dev/shm", "/torch_"))

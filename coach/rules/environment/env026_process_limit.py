@@ -55,5 +55,5 @@ class ProcessLimit(EndingRule):
         """False for Python's errno 11 if no process was forked: a socket or a pipe reports it too."""
         if hit.signature != "again":
             return True
-        names = [frame.text for frame in hit.block.frames] if hit.block is not None else []
+        names = [frame.text for frame in hit.frames]
         return any(name in text for text in names for name in ("_execute_child", "_launch", "fork"))

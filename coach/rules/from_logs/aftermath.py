@@ -227,11 +227,9 @@ def _told_its_status(snapshot: TargetSnapshot) -> bool:
 
 def is_uncaught(block: ErrorBlock | None) -> bool:
     """True for an exception of a main thread that no logger printed."""
-    if block is None or not block.is_traceback or block.type is None:
+    if block is None or not block.may_end_process or block.level:
         return False
-    is_of_thread = (block.process or "").startswith("Thread")
-    is_asked_for = block.name in ("KeyboardInterrupt", "SystemExit")
-    return not (block.is_ignored or block.level or is_of_thread or is_asked_for)
+    return block.name not in ("KeyboardInterrupt", "SystemExit")
 
 
 def cut_block(tail: LogTail) -> ErrorBlock | None:

@@ -11,7 +11,7 @@ import sys
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from coach.model.error_block import ErrorBlock, Frame
+from coach.model.error_block import Frame
 from coach.model.judging.finding import Fix
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.quoted_evidence import is_library
@@ -55,23 +55,21 @@ _MODULE = re.compile(
     r"(?:partially initialized module|^module) '(?P<module>\w{1,80})[\w.]{0,200}'"
     r"|; '(?P<package>\w{1,80})' is not a package"
 )
-_PATH = re.compile(r"\((?P<file>/[^()]{1,400}\.py)\)")
+_PATH = re.compile(r"\((/[^()]{1,400}\.py)\)")
 
 
 def hiding_file(hit: LogHit) -> tuple[str, str] | None:
     """(the user's file, the package that it hides), if the error shows one: a library imports a file from the
     program's own folder, or the module at fault has the name of a package and lies elsewhere."""
-    block = hit.block
-    words = block.message if block is not None else hit.text
+    words = hit.block.message if hit.block is not None else hit.text
     if hint := _HINT.search(words):
         return hint["file"], _stem(hint["file"])
-    frames = block.all_frames if block is not None else ()
-    own = next((frame for frame in frames if not is_library(frame.text)), None)
-    for outer, inner in pairwise(frames) if own is not None else ():
-        assert own is not None
-        if _imports_own(outer, inner) and _folder(inner.file) == _folder(own.file):
+    folders = (PurePosixPath(frame.file).parent for frame in hit.all_frames if not is_library(frame.text))
+    own = next(folders, None)
+    for outer, inner in pairwise(hit.all_frames):
+        if _imports_own(outer, inner) and PurePosixPath(inner.file).parent == own:
             return inner.file, _stem(inner.file)
-    return _by_message(words, block)
+    return _by_message(words, hit)
 
 
 def rename(file: str, package: str) -> Fix:
@@ -91,19 +89,14 @@ def _imports_own(outer: Frame, inner: Frame) -> bool:
     return words[:1] in (["from"], ["import"]) and words[1:2] == [_stem(inner.file)]
 
 
-def _by_message(words: str, block: ErrorBlock | None) -> tuple[str, str] | None:
+def _by_message(words: str, hit: LogHit) -> tuple[str, str] | None:
     found = _MODULE.search(words)
     module = (found["module"] or found["package"]) if found else None
     if module is None or not (module in PACKAGES or module in sys.stdlib_module_names):
         return None
-    told = [match["file"] for match in _PATH.finditer(words)]
-    told += [frame.file for frame in block.all_frames] if block is not None else []
+    told = [*_PATH.findall(words), *(frame.file for frame in hit.all_frames)]
     own = (file for file in told if _stem(file) == module and not is_library(f'File "{file}"'))
     return next(((file, module) for file in own), None)
-
-
-def _folder(file: str) -> str:
-    return str(PurePosixPath(file).parent)
 
 
 def _stem(file: str) -> str:

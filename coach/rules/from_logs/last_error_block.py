@@ -138,7 +138,8 @@ def last_error_block(tail: LogTail) -> Block | None:
     if tail.is_binary:
         return None
     lines = [bare(line) for line in tail.plain]
-    raised = cut_block(tail) or next((each for each in reversed(tail.blocks) if _can_end(each, tail)), None)
+    kept = (each for each in reversed(tail.blocks) if each.error_line >= tail.first_line)
+    raised = cut_block(tail) or next((each for each in kept if each.may_end_process), None)
     error = _last_error(tail, lines)
     if raised is not None:
         end = raised.last_line - tail.first_line
@@ -192,13 +193,6 @@ def block_of(tails: Iterable[LogTail]) -> Block | None:
 def _is_stderr(file: str) -> bool:
     name = file.rsplit("/", 1)[-1]
     return name.endswith((".err", ".stderr", ".e")) or "stderr" in name
-
-
-def _can_end(block: ErrorBlock, tail: LogTail) -> bool:
-    """True for an exception that lies entirely in the kept lines and may have ended the program."""
-    is_kept = block.type is not None and block.error_line >= tail.first_line
-    is_of_thread = block.process is not None and block.process.startswith("Thread")
-    return is_kept and block.is_traceback and not block.is_ignored and not is_of_thread
 
 
 def _is_error(line: str) -> bool:

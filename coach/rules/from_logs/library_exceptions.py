@@ -56,7 +56,7 @@ def owner_of(hit: LogHit, snapshot: TargetSnapshot) -> str | None:
     of one of coach's own trainers is the environment's, whatever its type."""
     if is_at_imports_of_coach(hit, snapshot):
         return _ENVIRONMENT_RULE
-    frames = (frame.text for frame in reversed(hit.block.frames if hit.block is not None else ()))
+    frames = (frame.text for frame in reversed(hit.frames))
     innermost = next((frame for frame in frames if not _ASSERTION.search(frame)), "")
     if hit.signature == CUT:  # the frame that raised it is missing
         return "TOR003" if _COMPILING.search(innermost) else None
@@ -68,8 +68,7 @@ def is_at_imports_of_coach(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     recipe = snapshot.run.launch.get("recipe") if snapshot.run is not None else None
     if snapshot.run is None or not recipe or "/" in str(recipe):
         return False  # not launched by coach, or a recipe of the user's
-    frames = hit.block.all_frames if hit.block is not None else ()
-    own = [frame for frame in frames if not is_library(frame.text)]
+    own = [frame for frame in hit.all_frames if not is_library(frame.text)]
     is_importing = bool(own) and all(frame.function == "<module>" for frame in own)
     return is_importing and not snapshot.run.launch.get("own") and snapshot.run.drill is None
 

@@ -128,6 +128,24 @@ def was_never_started(snapshot: TargetSnapshot) -> bool:
     return (job.reason or "").startswith(REFUSED)
 
 
+def given_reason(snapshot: TargetSnapshot) -> str | None:
+    """Slurm's reason for the job's state, if it gives one."""
+    reason = snapshot.job.reason if snapshot.job is not None else None
+    return None if reason in ("", "None") else reason
+
+
+def state_evidence(snapshot: TargetSnapshot) -> Evidence:
+    """The state with its reason."""
+    reason = given_reason(snapshot)
+    return Evidence(f"state {snapshot.state}{f', reason {reason}' if reason else ''}")
+
+
+def time_evidence(snapshot: TargetSnapshot) -> Iterable[Evidence]:
+    """How long the job ran, if Slurm tells it."""
+    if snapshot.job is not None and snapshot.job.time_used_s is not None:
+        yield Evidence("ran for", value=float(snapshot.job.time_used_s), unit="s")
+
+
 def signal_of(snapshot: TargetSnapshot) -> int | None:
     """Number of the signal that ended the job's script, from Slurm's reason or the shell's exit status."""
     job, status = snapshot.job, exit_status(snapshot)
@@ -153,7 +171,7 @@ def _first_end(snapshot: TargetSnapshot, blocks: list[ErrorBlock]) -> RankEnd | 
     told = min(failures, key=lambda block: block.exit_code == _SIGTERM, default=None)
     if told is not None:
         return RankEnd(told.rank, told.node, told.exit_code, told, is_told_by_launcher=True)
-    raised = list(filter(_is_end, blocks))
+    raised = [block for block in blocks if block.may_end_process]
     is_ordered = len({block.file for block in raised}) == 1
     return RankEnd(raised[0].rank, None, None, _raised_last(raised)) if is_ordered else None
 
@@ -163,12 +181,6 @@ def _raised_last(raised: list[ErrorBlock]) -> ErrorBlock:
     places = [[each.first_line for each in block.chain] for block in raised]
     later = [block for block, chain in zip(raised, places, strict=True) if raised[0].first_line in chain]
     return later[-1] if later else raised[0]
-
-
-def _is_end(block: ErrorBlock) -> bool:
-    """True for an exception that ends a program."""
-    is_whole = block.is_traceback and block.type is not None
-    return is_whole and not block.is_ignored and not (block.process or "").startswith("Thread")
 
 
 def _end_of(snapshot: TargetSnapshot, first: RankEnd | None) -> tuple[End, str | None]:

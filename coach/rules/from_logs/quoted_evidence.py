@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from coach.model.error_block import Frame
 from coach.model.judging.finding import Evidence
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -48,10 +49,14 @@ def is_library(frame: str) -> bool:
     return bool(_LIBRARY.search(frame))
 
 
+def innermost_own(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost of the frames that lies in the user's own code."""
+    return next((frame for frame in reversed(frames) if not is_library(frame.text)), None)
+
+
 def own_frame(hit: LogHit) -> Evidence | None:
     """The innermost frame at the hit that belongs to neither a library nor the interpreter."""
-    frames = hit.block.all_frames if hit.block is not None else ()
-    own = next((frame for frame in reversed(frames) if not is_library(frame.text)), None)
+    own = innermost_own(hit.all_frames)
     return Evidence(f"in the program's own code: {own.text}", hit.file, own.number) if own else None
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import median
 
 from coach.lookback.history import CurvePoint, History
@@ -150,8 +150,7 @@ def are_adversaries(snapshot: TargetSnapshot) -> bool:
     """True if words of the log or names of metrics show reinforcement or adversarial training."""
     told = (event.fields.get("names") for event in snapshot.events if event.event == NAMES_EVENT)
     names = (str(name) for each in told if isinstance(each, (list, tuple)) for name in each)
-    lines = (line for tail in snapshot.log_tails for line in tail.plain)
-    return any(_ADVERSARIES.search(text) for texts in (names, lines) for text in texts)
+    return any(map(_ADVERSARIES.search, chain(names, snapshot.lines)))
 
 
 def trained_on(hit: LogHit, later: Sequence[LogHit], snapshot: TargetSnapshot) -> bool:
@@ -221,7 +220,7 @@ def _has_ended_well(snapshot: TargetSnapshot) -> bool:
     """True for a good end and a log, as far as it is kept, without an error."""
     if snapshot.state != "COMPLETED" and not (snapshot.state is None and has_good_end(snapshot)):
         return False
-    lines = [line for tail in snapshot.log_tails for line in tail.plain]
+    lines = list(snapshot.lines)
     return bool(lines) and not any(map(_ERROR_LINE.search, lines))
 
 

@@ -106,9 +106,6 @@ class KilledSilently(EndingRule):
         return f"{event} (signal 9) without a message: {_UNPROVEN}"
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        job_id = (
-            snapshot.job.job_id if snapshot.job is not None else snapshot.run.job_id if snapshot.run else None
-        )
         if _is_told_by_ray(hit):
             yield Fix("Read the last lines of the dead worker", command=_RAY_LOGS)
         yield Fix(
@@ -116,7 +113,7 @@ class KilledSilently(EndingRule):
         )
         yield Fix(
             "Where the site keeps accounting, see how much it had used",
-            command=f"sacct -j {job_id or 'JOB'} -o JobID,State,MaxRSS,ReqMem",
+            command=f"sacct -j {snapshot.job_id or 'JOB'} -o JobID,State,MaxRSS,ReqMem",
             needs=(NO_OTHER_SCHEDULER,),
         )
 

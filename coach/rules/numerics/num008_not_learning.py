@@ -312,7 +312,7 @@ def _warmup_steps(snapshot: TargetSnapshot) -> int | None:
     """The number of warm-up steps from the launch, else from the log; None if neither has it."""
     if (launched := int_parameter(snapshot.run, "warmup_steps")) is not None:
         return launched
-    found = (_WARMUP_TOLD.search(line) for tail in snapshot.log_tails for line in tail.plain)
+    found = map(_WARMUP_TOLD.search, snapshot.lines)
     return next((int(match[1]) for match in found if match is not None), None)
 
 
@@ -357,7 +357,7 @@ def _classes(snapshot: TargetSnapshot) -> list[tuple[int, bool]]:
     asked = int_parameter(snapshot.run, "num_classes") or 0
     if asked > 1:
         return [(asked, True)]
-    found = [_CLASSES_TOLD.search(line) for tail in snapshot.log_tails for line in tail.plain]
+    found = map(_CLASSES_TOLD.search, snapshot.lines)
     told = {int(match[1]) for match in found if match is not None}
     return [
         *((number, number in told) for number in _NUM_CLASSES),

@@ -17,6 +17,7 @@ from coach.model.slurm.cluster import (
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.advice.placement import leave_out
 from coach.rules.base import Need, Rule
+from coach.rules.from_logs.outcome import given_reason, state_evidence
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 
 _STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
@@ -56,7 +57,7 @@ class NodeFailed(Rule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         job, run = snapshot.job, snapshot.run
-        reason = job.reason if job is not None and job.reason not in (None, "", "None") else None
+        reason = given_reason(snapshot)
         left_alone = _left_alone(snapshot.state, reason)
         lines = (
             hits_of(snapshot, self.code)
@@ -78,7 +79,7 @@ class NodeFailed(Rule):
             ),
             evidence=(
                 *([quote(earliest(lines))] if lines else []),
-                *_facts(said or nodes, snapshot, reason),
+                *_facts(said or nodes, snapshot),
             ),
             confidence=0.95,
             cause="node_failure" if is_local else None,
@@ -89,10 +90,10 @@ class NodeFailed(Rule):
         )
 
 
-def _facts(node: str | None, snapshot: TargetSnapshot, reason: str | None) -> Iterable[Evidence]:
+def _facts(node: str | None, snapshot: TargetSnapshot) -> Iterable[Evidence]:
     """The state, and the reason that Slurm has for the node now."""
     if snapshot.state is not None:
-        yield Evidence(f"state {snapshot.state}{f', reason {reason}' if reason else ''}")
+        yield state_evidence(snapshot)
     told = snapshot.node_reasons.get(node) if node is not None else None
     if told is not None:
         yield Evidence(f"Slurm's reason for {node}: {told}")

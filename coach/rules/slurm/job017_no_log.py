@@ -12,8 +12,9 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
 from coach.rules.advice.placement import leave_out
+from coach.rules.advice.remedies import ask_slurm
 from coach.rules.base import Need, Rule
-from coach.rules.from_logs.outcome import exit_status, was_never_started
+from coach.rules.from_logs.outcome import exit_status, state_evidence, time_evidence, was_never_started
 
 _STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "LAUNCH_FAILED"})
 """Failure states that should leave a log. Cancelled and preempted jobs need no explanation, and OUT_OF_MEMORY
@@ -111,16 +112,13 @@ def _has_left_data(snapshot: TargetSnapshot, history: History) -> bool:
 def _evidence(
     snapshot: TargetSnapshot, places: Sequence[tuple[Path, bool]], *, is_missing: bool
 ) -> Iterable[Evidence]:
-    job = snapshot.job
-    reason = f", reason {job.reason}" if job is not None and job.reason not in (None, "", "None") else ""
-    yield Evidence(f"state {snapshot.state}{reason}")
+    yield state_evidence(snapshot)
     status = exit_status(snapshot)
     if status == _NOT_STARTED:
         yield Evidence("ExitCode 0:53: Slurm could not start the batch script")
     elif status is not None:
         yield Evidence("exit status", value=float(status))
-    if job is not None and job.time_used_s is not None:
-        yield Evidence("ran for", value=float(job.time_used_s), unit="s")
+    yield from time_evidence(snapshot)
     for place, no_file in places:
         yield Evidence("looked for here: there is no such file" if no_file else "it is empty", str(place))
     if not places:
@@ -176,12 +174,6 @@ def _fixes(
         )
     elif not is_missing:
         yield Fix("Let Python print each line at once (`python -u`): lines in its buffer may be lost")
-    job_id = job.job_id if job is not None else run.job_id if run is not None else None
-    if is_slurm and job_id is not None:
-        named = quote(job_id)
-        yield Fix(
-            "Ask Slurm what it knows",
-            command=f"scontrol show job {named}"
-            f" || sacct -j {named} -o JobID,State,ExitCode,Elapsed,NodeList,Reason",
-        )
+    if is_slurm and snapshot.job_id is not None:
+        yield ask_slurm(snapshot.job_id)
     yield from leave_out(run, node, "if another node does it")
