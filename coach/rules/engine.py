@@ -16,7 +16,7 @@ from coach.model.judging.finding import Diagnosis, Finding, Hit, NotMeasured, Se
 from coach.model.snapshot import TargetSnapshot
 from coach.rules import blindness, thresholds
 from coach.rules.base import Rule
-from coach.rules.causes import REGISTER, Code, Edge, Register, Says, Status
+from coach.rules.causes import REGISTER, Code, Register, Says, Status
 from coach.rules.from_logs.mere_mentions import happened
 from coach.rules.from_logs.outcome import first_failure, judge
 from coach.rules.from_logs.runs import of_last_run
@@ -32,6 +32,8 @@ class _Condition:
     """One condition of one target, since it was first seen."""
 
     rule: Rule
+    row: Code
+    """The register's row of the rule."""
     hit: Hit
     since_s: float | None
     seen_s: float | None
@@ -42,6 +44,16 @@ class _Condition:
     @property
     def code(self) -> str:
         return self.rule.code
+
+    @property
+    def severity(self) -> Severity:
+        severity = self.rule.severity if self.hit.severity is None else self.hit.severity
+        return Severity.INFO if self.row.status is Status.UNPROVEN else severity
+
+    def has_ended(self, severity: Severity) -> bool:
+        """True if the register says that a finding of this severity ended the process."""
+        least = Severity.WARNING if self.row.says is Says.END else Severity.CRITICAL
+        return self.row.says is not Says.COURSE and severity >= least
 
 
 class Engine:
@@ -65,6 +77,7 @@ class Engine:
         sight = blindness.Sight.of(snapshot, history)
         blind: list[NotMeasured] = []
         seen: set[_Key] = set()
+        now_s = snapshot.now_s
         expected = snapshot.run.expects if snapshot.run is not None else ()
         for rule in self.rules:
             if not sight.can_judge(rule):
@@ -81,9 +94,11 @@ class Engine:
                     hit = _on_purpose(hit)
                 key = (rule.code, hit.cause or rule.cause, hit.subject)
                 seen.add(key)
-                _see(conditions, key, rule, hit, snapshot.now_s)
-                conditions[key].is_expected = is_expected
-        _expire(conditions, seen, snapshot.now_s)
+                condition = _Condition(rule, self._register.of(rule.code), hit, now_s, now_s)
+                condition = conditions.setdefault(key, condition)
+                condition.is_expected = is_expected
+                _see(condition, hit, now_s)
+        _expire(conditions, seen, now_s)
         firing = [condition for condition in conditions.values() if condition.is_firing]
         first = first_failure(snapshot) if len(firing) > 1 else None
         health, ground = health_of(snapshot, history)
@@ -91,7 +106,7 @@ class Engine:
             target=snapshot.target,
             state=snapshot.state,
             findings=_Order(self._register, first.rank if first is not None else None).of(firing),
-            not_measured=_unique([*unknown_progress(snapshot, history), *blind, *sight.gaps]),
+            not_measured=tuple(dict.fromkeys([*unknown_progress(snapshot, history), *blind, *sight.gaps])),
             thresholds=thresholds.in_force(self.rules),
             outcome=snapshot.outcome,
             health=health,
@@ -128,12 +143,7 @@ def _on_purpose(hit: Hit) -> Hit:
     return replace(hit, severity=Severity.INFO, summary=f"{hit.summary} (this recipe shows it on purpose)")
 
 
-def _see(conditions: dict[_Key, _Condition], key: _Key, rule: Rule, hit: Hit, now_s: float | None) -> None:
-    condition = conditions.get(key)
-    if condition is None:
-        condition = conditions[key] = _Condition(
-            rule, hit, now_s if hit.since_s is None else hit.since_s, now_s
-        )
+def _see(condition: _Condition, hit: Hit, now_s: float | None) -> None:
     condition.hit, condition.seen_s = hit, now_s
     if hit.since_s is not None:
         condition.since_s = hit.since_s
@@ -142,7 +152,7 @@ def _see(conditions: dict[_Key, _Condition], key: _Key, rule: Rule, hit: Hit, no
     # A line of a log may be ahead of the target's time: it has another time zone, and Slurm's end of a job
     # has no fraction of a second.
     lasted = math.inf if now_s is None or condition.since_s is None else max(0.0, now_s - condition.since_s)
-    condition.is_firing = lasted >= rule.for_s
+    condition.is_firing = lasted >= condition.rule.for_s
 
 
 def _expire(conditions: dict[_Key, _Condition], seen: set[_Key], now_s: float | None) -> None:
@@ -175,9 +185,9 @@ class _Order:
         firing = self._without_needless(firing)
         if not firing:
             return ()
-        loudest = max(self._severity(condition) for condition in firing)
+        loudest = max(condition.severity for condition in firing)
         # An info finding is never primary beside a warning or critical one, and explains none.
-        loud = [c for c in firing if self._severity(c) >= min(Severity.WARNING, loudest)]
+        loud = [c for c in firing if c.severity >= min(Severity.WARNING, loudest)]
         causes = {id(c): self._cause_of(c, loud) for c in firing}
         primary = self._primary(loud, causes)
         findings = [self._finding(c, c is primary, None if c is primary else causes[id(c)]) for c in firing]
@@ -207,12 +217,11 @@ class _Order:
         def key(condition: _Condition) -> tuple[object, ...]:
             has_ended, severity = weights[condition.code]
             is_consequence = causes[id(condition)] is not None
-            row = self._row(condition)
             is_of_others, *when = self._first(condition, is_one_log)
             # Prefer an error that says more: one that says little may come from an earlier program in the
             # same log.
-            says_little = row.explained_within_lines > 0
-            is_about_course = row.says is Says.COURSE
+            says_little = condition.row.explained_within_lines > 0
+            is_about_course = condition.row.says is Says.COURSE
             return (
                 is_consequence,
                 not has_ended,
@@ -233,8 +242,7 @@ class _Order:
         weights: dict[str, tuple[bool, Severity]] = {}
         explained_by = {condition.code: causes[id(condition)] for condition in loud}
         for condition in loud:
-            severity = self._severity(condition)
-            weight = (self._has_ended(condition, severity), severity)
+            weight = (condition.has_ended(condition.severity), condition.severity)
             code: str | None = condition.code
             seen: set[str] = set()
             while code is not None and code not in seen:
@@ -246,12 +254,12 @@ class _Order:
     def _first(self, condition: _Condition, is_one_log: bool) -> tuple[bool, bool, float, int, float]:
         """Sort key: delayed reports, then the rank that failed first, then the earliest finding. Findings of
         one log are ordered by line number, because not every line has a time."""
-        is_told_late = self._row(condition).is_told_late
+        is_told_late = condition.row.is_told_late
         rank = condition.hit.subject.rank
         is_of_another = None not in (rank, self._failed_rank) and rank != self._failed_rank
         since = math.inf if condition.since_s is None else condition.since_s
         first = float(_place(condition)[1]) if is_one_log else since
-        return not is_told_late, is_of_another, first, -self._severity(condition), -condition.hit.confidence
+        return not is_told_late, is_of_another, first, -condition.severity, -condition.hit.confidence
 
     def _cause_of(self, condition: _Condition, loud: list[_Condition]) -> str | None:
         """The code of a firing rule that explains this one: by an edge, or by its position relative to an
@@ -276,97 +284,73 @@ class _Order:
     def _named_cause(self, condition: _Condition, others: list[_Condition]) -> str | None:
         """The first code in the list of explanations that fires near enough; None without one."""
         codes = {other.code for other in others if self._is_named(other, condition)}
-        return next((code for code in self._explained_by(condition) if code in codes), None)
+        named = condition.hit.consequence_of
+        if named is None:
+            named = tuple(edge.cause for edge in self._register.explaining(condition.code))
+        return next((code for code in named if code in codes), None)
 
     def _causes_by_place(self, condition: _Condition, others: list[_Condition]) -> list[_Condition]:
         """For an end from outside: earlier errors. For any other finding: ends from outside above it in the
         log."""
-        least = self._row(condition).explained_by_earlier
+        least = condition.row.explained_by_earlier
         if least is None:
-            return [
-                c for c in others if self._row(c).explained_by_earlier is not None and _is_above(c, condition)
-            ]
+            return [c for c in others if c.row.explained_by_earlier is not None and _is_above(c, condition)]
         return [
             c
             for c in others
-            if self._row(c).explained_by_earlier is None
-            and self._severity(c) >= least
-            and not _is_above(condition, c)
+            if c.row.explained_by_earlier is None and c.severity >= least and not _is_above(condition, c)
         ]
 
     def _ends_elsewhere(self, condition: _Condition, others: list[_Condition]) -> list[_Condition]:
         """For a symptom that any end explains: the findings that ended a process. Empty for other
         findings."""
-        row = self._row(condition)
+        row = condition.row
         if not row.explained_by_any_end and not row.explained_by_end_above:
             return []
         return [
             c
             for c in others
             if (row.explained_by_any_end or _is_above(c, condition))
-            and self._has_ended(c, self._severity(c))
-            and not self._row(c).explained_by_any_end
-            and self._row(c).explained_by_earlier is None
+            and c.has_ended(c.severity)
+            and not c.row.explained_by_any_end
+            and c.row.explained_by_earlier is None
         ]
 
     def _more_of_the_same(self, condition: _Condition, others: list[_Condition]) -> list[_Condition]:
         """For an error that says little: findings a few lines below it, except symptoms."""
-        row = self._row(condition)
-        return (
-            [
-                c
-                for c in others
-                if 0 <= _lines_between(condition, c) <= row.explained_within_lines
-                and not self._row(c).explained_by_any_end
-                and not self._row(c).explained_by_end_above
-            ]
-            if row.explained_within_lines
-            else []
-        )
-
-    def _explained_by(self, condition: _Condition) -> tuple[str, ...]:
-        """The codes that may explain a condition: named by its hit, or else by the register."""
-        named = condition.hit.consequence_of
-        return tuple(edge.cause for edge in self._edges_to(condition)) if named is None else named
-
-    def _edges_to(self, condition: _Condition) -> tuple[Edge, ...]:
-        return self._register.explaining(condition.code)
+        reach = condition.row.explained_within_lines
+        return [
+            c
+            for c in others
+            if reach
+            and 0 <= _lines_between(condition, c) <= reach
+            and not c.row.explained_by_any_end
+            and not c.row.explained_by_end_above
+        ]
 
     def _is_named(self, cause: _Condition, effect: _Condition) -> bool:
         """True if an edge says that `cause` explains `effect`, and their lines are close enough."""
         if effect.hit.consequence_of is not None:
             return cause.code in effect.hit.consequence_of
-        reaches = [edge.within_lines for edge in self._edges_to(effect) if edge.cause == cause.code]
+        edges = self._register.explaining(effect.code)
+        reaches = [edge.within_lines for edge in edges if edge.cause == cause.code]
         return any(reach is None or 0 <= _lines_between(cause, effect) <= reach for reach in reaches)
 
     def _without_needless(self, firing: list[_Condition]) -> list[_Condition]:
         """Drop the rule of last resort if another finding ended the process or explains its end."""
-        kept = [condition for condition in firing if not self._row(condition).is_last_resort]
+        kept = [condition for condition in firing if not condition.row.is_last_resort]
         for last in firing:
             if last not in kept and any(self._is_enough(condition, last) for condition in kept):
                 return kept
         return firing
 
     def _is_enough(self, condition: _Condition, last: _Condition) -> bool:
-        severity = condition.rule.severity if condition.is_expected else self._severity(condition)
+        severity = condition.rule.severity if condition.is_expected else condition.severity
         is_named = severity is Severity.CRITICAL and self._is_named(condition, last)
-        return is_named or self._has_ended(condition, severity)
-
-    def _has_ended(self, condition: _Condition, severity: Severity) -> bool:
-        """True if the register says that a finding of this severity ended the process."""
-        says = self._row(condition).says
-        least = Severity.WARNING if says is Says.END else Severity.CRITICAL
-        return says is not Says.COURSE and severity >= least
-
-    def _severity(self, condition: _Condition) -> Severity:
-        severity = condition.rule.severity if condition.hit.severity is None else condition.hit.severity
-        return Severity.INFO if self._row(condition).status is Status.UNPROVEN else severity
-
-    def _row(self, condition: _Condition) -> Code:
-        return self._register.of(condition.code)
+        return is_named or condition.has_ended(severity)
 
     def _finding(self, condition: _Condition, is_primary: bool, consequence_of: str | None) -> Finding:
-        rule, hit, severity = condition.rule, condition.hit, self._severity(condition)
+        rule, hit, severity = condition.rule, condition.hit, condition.severity
         return Finding(
             rule=rule.code,
             name=rule.name,
@@ -398,7 +382,3 @@ def _lines_between(condition: _Condition, other: _Condition) -> float:
 def _is_above(condition: _Condition, other: _Condition) -> bool:
     """True if `condition` stands above `other` in the same log."""
     return _lines_between(condition, other) > 0
-
-
-def _unique(items: list[NotMeasured]) -> tuple[NotMeasured, ...]:
-    return tuple(dict.fromkeys(items))
