@@ -15,7 +15,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, LogTail, Signature
+from coach.model.training.log import LogHit, LogTail
 from coach.rules.advice.circumstances import fixes_of_wording
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.aftermath import (
@@ -37,19 +37,6 @@ _RESUMED = re.compile(r"\b(?:[Rr]esum(?:ed?|ing)|[Rr]estor(?:ed|ing))\b.{0,200}\
 _STILL_FLUSHED_LINES = 200
 """The tasks of an ended job go on printing for some seconds. Losses more than this many lines below come from
 a later attempt."""
-
-
-def cancelled_signature(code: str, literal: str, due: str) -> Signature:
-    """Matches slurmstepd's line about the end of a job or step. Versions before 14 do not name the node, and
-    two processes that write at once split the line."""
-    torn = rf"|^(?:AT \S+ )?{due.lstrip()} \*\*\*" if due.startswith(" DUE TO ") else ""
-    return Signature(
-        code,
-        "ended",
-        (literal,),
-        r"\*\*\* (?P<what>JOB|STEP) (?P<id>\S+) (?:ON (?P<node>\S+) )?CANCELLED(?: AT "
-        rf"(?P<at>\S+))?{due}{torn}",
-    )
 
 
 class EndedBySlurm(Rule):

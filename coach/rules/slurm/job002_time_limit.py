@@ -25,7 +25,7 @@ from coach.rules.from_logs.printed_progress import (
 )
 from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
 from coach.rules.from_numbers.training_windows import newest_steps
-from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
+from coach.rules.slurm.ended_by_slurm import EndedBySlurm
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,6 @@ class TimeLimit(EndedBySlurm):
     behind_steps = Threshold(10, "steps", "ranks that wait for each other are within one or two")
     behind_share = Threshold(0.3, "of the steps", "ranks that do not wait for each other drift apart")
     standstill_s = Threshold(300, "s", "shorter pauses are checkpoints, evaluations or compilation")
-    signatures = (cancelled_signature("JOB002", "DUE TO TIME LIMIT", " DUE TO TIME LIMIT"),)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         refused = _refused(snapshot)

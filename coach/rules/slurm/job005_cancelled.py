@@ -13,7 +13,7 @@ from coach.rules.base import Threshold
 from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.from_logs.outcome import KILL
 from coach.rules.from_logs.quoted_evidence import hits_of
-from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
+from coach.rules.slurm.ended_by_slurm import EndedBySlurm
 
 _DEPENDENCY = "DependencyNeverSatisfied"
 _SRUN_ENDS_IT = "srun: Force Terminated "
@@ -51,7 +51,6 @@ class Cancelled(EndedBySlurm):
         "lines",
         "srun's and slurmstepd's lines about one end come within a few lines of each other, in any order",
     )
-    signatures = (cancelled_signature("JOB005", "CANCELLED ", r"(?: DUE to SIGNAL [^*]+)? \*\*\*"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if hit.signature == "ended" and hit.fields["what"] == "JOB":

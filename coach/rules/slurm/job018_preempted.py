@@ -9,7 +9,7 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import was_outlived
-from coach.rules.slurm.ended_by_slurm import REQUEUES, EndedBySlurm, cancelled_signature
+from coach.rules.slurm.ended_by_slurm import REQUEUES, EndedBySlurm
 
 
 class Preempted(EndedBySlurm):
@@ -36,7 +36,6 @@ class Preempted(EndedBySlurm):
     name = "preempted"
     cause = "slurm_preempted"
     states = frozenset({"PREEMPTED"})
-    signatures = (cancelled_signature("JOB018", "DUE TO PREEMPTION", " DUE TO PREEMPTION"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """A requeued job goes on, into the same log or another. The line counts only at the end of a log, and
