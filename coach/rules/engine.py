@@ -17,10 +17,10 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules import blindness, thresholds
 from coach.rules.base import Rule
 from coach.rules.causes import REGISTER, Code, Register, Says, Status
+from coach.rules.from_logs.library_exceptions import unnamed_exceptions
 from coach.rules.from_logs.mere_mentions import happened
 from coach.rules.from_logs.outcome import first_failure, judge
 from coach.rules.from_logs.runs import of_last_run
-from coach.rules.from_logs.uncaught import unnamed_exceptions
 from coach.rules.from_numbers.loss_course import health_of
 from coach.rules.from_numbers.rhythm import unknown_progress
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 
 
@@ -64,3 +65,16 @@ def cpus_per_rank(run: Run | None, num_cpus_on_node: int | None) -> int | None:
     ranks = int_resource(run, "nproc_per_node") or 1
     cpus = int_resource(run, "cpus_per_task") or num_cpus_on_node
     return max(1, cpus // ranks) if cpus else None
+
+
+def num_gpus_asked(snapshot: TargetSnapshot) -> int | None:
+    """Total number of GPUs by the launch or the queue; None if neither has it."""
+    if snapshot.run is not None and snapshot.run.num_gpus is not None:
+        return snapshot.run.num_gpus
+    return snapshot.job.num_gpus if snapshot.job is not None else None
+
+
+def has_uneven_ranks(run: Run | None) -> bool:
+    """True if the recipe declares that its ranks do unequal work, as pipeline stages or DataParallel's first
+    GPU do."""
+    return run is not None and run.is_uneven_by_design is True

@@ -15,6 +15,7 @@ from typing import Any
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix
 from coach.model.slurm.memory import spell_memory
+from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.rules.advice.circumstances import NO_OTHER_SCHEDULER, OTHER_SCHEDULER, UNKNOWN_SCHEDULER
 from coach.rules.advice.launched_with import (
@@ -273,3 +274,16 @@ def without(run: Run | None, node: str) -> dict[str, Any]:
         return {}
     excluded = run.resources.get("exclude")
     return {"exclude": f"{excluded},{node}" if isinstance(excluded, str) and excluded else node}
+
+
+def without_node(snapshot: TargetSnapshot, why: str) -> Iterable[Fix]:
+    """The fix that excludes the node that refused the job; empty if no node is named."""
+    refusal = snapshot.exit.refused if snapshot.exit is not None else None
+    return leave_out(snapshot.run, refusal.node if refusal is not None else None, why)
+
+
+def leave_out(run: Run | None, node: str | None, why: str) -> Iterable[Fix]:
+    """The fix that adds a node to the excluded ones; empty outside of Slurm, which alone can choose another
+    node."""
+    if node and (changes := without(run, node)):
+        yield Fix(f"Leave out {node}, {why}", changes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.advice.placement import num_gpus_asked
+from coach.rules.advice.launched_with import num_gpus_asked
 from coach.rules.from_logs.ending_rule import EndingRule, by_field
 
 

@@ -12,7 +12,8 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import Step
 from coach.model.training.stacks import StackBurst
-from coach.rules.advice.placement import has_uneven_ranks, leave_out
+from coach.rules.advice.launched_with import has_uneven_ranks
+from coach.rules.advice.remedies import leave_out
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import ranks_text
 from coach.rules.from_numbers.stack_bursts import burst_evidence, newest_bursts, waiting_share

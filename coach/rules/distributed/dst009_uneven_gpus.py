@@ -8,7 +8,7 @@ from statistics import median
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.advice.placement import has_uneven_ranks
+from coach.rules.advice.launched_with import has_uneven_ranks
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.telemetry_windows import MIN_SAMPLES, STARTUP_S, WINDOW_S, GpuUse, gpu_uses
 from coach.rules.from_numbers.training_windows import share_samples

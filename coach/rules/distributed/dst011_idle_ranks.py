@@ -8,8 +8,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
-from coach.rules.advice.launched_with import int_resource
-from coach.rules.advice.placement import has_uneven_ranks, num_gpus_asked
+from coach.rules.advice.launched_with import has_uneven_ranks, int_resource, num_gpus_asked
 from coach.rules.advice.remedies import declared
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import ranks_text

@@ -9,7 +9,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.judging.verdict import NodeRecord
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.advice.placement import leave_out
+from coach.rules.advice.remedies import leave_out
 from coach.rules.base import Rule, Threshold
 from coach.rules.earlier_runs.wording import when
 

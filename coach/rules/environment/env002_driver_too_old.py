@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.advice.placement import num_gpus_asked
+from coach.rules.advice.launched_with import num_gpus_asked
 from coach.rules.from_logs.ending_rule import EndingRule
 
 

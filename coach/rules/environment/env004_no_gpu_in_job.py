@@ -10,8 +10,8 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.model.training.run import Refusal
-from coach.rules.advice.placement import num_gpus_asked, without_node
-from coach.rules.advice.remedies import ask_for_gpus, on_a_node
+from coach.rules.advice.launched_with import num_gpus_asked
+from coach.rules.advice.remedies import ask_for_gpus, on_a_node, without_node
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
 from coach.rules.from_logs.ending_rule import NO_LINE, EndingRule
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote

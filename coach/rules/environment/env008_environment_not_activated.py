@@ -13,15 +13,12 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.remedies import on_a_node
 from coach.rules.from_logs.aftermath import is_below, losses_after
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.quoted_evidence import hits_of
 
 _ABSENT = re.compile(r"(?:^|\s)(?P<file>[^\s:]{0,300}/[^\s:]{1,300}): No such file(?: or directory)?$")
 """The path of a file that activates an environment, but is not there."""
 _OF_CONDA = re.compile(r"conda|mamba|forge")
-_NO_ENVIRONMENT = re.compile(
-    r"NotFound(?:Error)?: (?:Could|Not)|NotACondaEnvironmentError: |Cannot activate, prefix does not exist"
-)
 _OF_A_PROGRAM = re.compile(
     r"/envs/[^/\s]{1,100}/lib/python|\d%\||\d(?:it/s|s/it)\b|\d/\d+ (?:\[|━)|━ +\d+/\d"
     r"|^(?:Killed|Terminated|Segmentation fault|Bus error)\b"
@@ -70,6 +67,20 @@ class EnvironmentNotActivated(EndingRule):
         ),
     )
 
+    sentences = by_field(
+        command="No environment was activated: sh runs the script, not bash, and sh has no command `source`",
+        unknown="The conda environment was not activated: no environment of this user has that name or path",
+        unset=(
+            "The conda environment was not activated: conda's script uses {unset}, which is not set, and the "
+            "batch script forbids that (set -u)"
+        ),
+        python="The conda environment was not activated: conda needs {python}, which does not start",
+        program=(
+            "The environment was not activated, or lacks what the script starts: the shell finds no {program}"
+        ),
+        otherwise="The conda environment was not activated: conda is not set up in the batch shell",
+    )
+
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         has_run = is_below(_OF_A_PROGRAM, hit, snapshot) or hits_of(snapshot, "JOB002")
         return snapshot.state != "TIMEOUT" and not has_run
@@ -79,31 +90,10 @@ class EnvironmentNotActivated(EndingRule):
         return Severity.WARNING if any(map(_is_of_no_conda, hits)) and not has_trained else Severity.INFO
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if "command" in hit.fields:
-            return (
-                "No environment was activated: sh runs the script, not bash, and sh has no command `source`"
-            )
-        if _NO_ENVIRONMENT.search(hit.text):
-            return (
-                "The conda environment was not activated: no environment of this user has that name or path"
-            )
-        unset, python = hit.fields.get("unset"), hit.fields.get("python")
-        if unset:
-            return (
-                f"The conda environment was not activated: conda's script uses {unset}, which is "
-                "not set, and the batch script forbids that (set -u)"
-            )
-        if python:
-            return f"The conda environment was not activated: conda needs {python}, which does not start"
         if absent := _absent_file(hit):
             which = "conda " if _OF_CONDA.search(absent) else ""
             return f"The {which}environment was not activated: the node has no {absent}"
-        if "program" in hit.fields:
-            return (
-                "The environment was not activated, or lacks what the script starts: the shell finds no "
-                f"{hit.fields['program']}"
-            )
-        return "The conda environment was not activated: conda is not set up in the batch shell"
+        return super().summary(hit, snapshot)
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         absent = _absent_file(hit)

@@ -10,21 +10,12 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.advice.placement import without_node
-from coach.rules.advice.remedies import on_a_node
+from coach.rules.advice.remedies import on_a_node, without_node
 from coach.rules.from_logs.aftermath import was_outlived, was_passed_by
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.quoted_evidence import hits_of
 
 _NOT_RUN = re.compile(r": (?:line )?\d+: |trying to connect to the [Dd]ocker")
-_NOT_STARTED = re.compile(
-    r"execve\(\): (?P<file>/[^:]{1,400}): Permission denied$"
-    r"|execvp error on file (?P<mpi>\S+) \(Permission denied\)"
-    r"|: line \d+: (?P<bash>[^\s:]{0,400}/[^\s:]{1,200}\.(?:py|sh)): Permission denied$"
-    r"|^\S{1,400}: \d+: (?P<dash>[^\s:]{0,400}/[^\s:]{1,200}): Permission denied$"
-)
-"""A program that could not be started: its file is not executable. bash says the same of a file that it may
-not write; dash says "cannot create" of that."""
 _LINES_WITHOUT = 10
 """A script that prints fewer lines than this after a refused command had nothing else to run."""
 
@@ -55,32 +46,25 @@ class PermissionDenied(EndingRule):
     code = "ENV011"
     name = "permission-denied"
     cause = "permission_denied"
+    sentences = by_field(
+        asks="The program asks wandb for a key that it does not have: {line:.160}",
+        remote="The model or service does not let this account in: {line:.160}",
+        program="The program may not be started: {program}: Permission denied",
+        path="{what}: {path}",
+        what="{what}",
+        otherwise="Permission denied",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if hit.text.startswith("wandb: ERROR"):  # the exception below it says more
-            return not any("UsageError" in other.text for other in hits_of(snapshot, self.code, "remote"))
+            return not any("asks" in other.fields for other in hits_of(snapshot, self.code, "remote"))
         if hit.signature != "shell":
             return True
         num_lines = _LINES_WITHOUT if _NOT_RUN.search(hit.text) else 1
         return not (was_passed_by(hit, snapshot) or was_outlived(hit, snapshot, num_lines))
 
-    def cause_of(self, hit: LogHit) -> str | None:
-        # wandb did not refuse an account: the program calls it without a key.
-        return "code_error" if "UsageError" in hit.text else super().cause_of(hit)
-
-    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if "UsageError" in hit.text:
-            return f"The program asks wandb for a key that it does not have: {hit.text.strip()[:160]}"
-        if hit.signature == "remote":
-            return f"The model or service does not let this account in: {hit.text.strip()[:160]}"
-        program = _not_started(hit)
-        if program is not None:
-            return f"The program may not be started: {program}: Permission denied"
-        where = f": {hit.fields['path']}" if "path" in hit.fields else ""
-        return f"{hit.fields.get('what', 'Permission denied')}{where}"
-
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        program = _not_started(hit)
+        program = hit.fields.get("program")
         if program is not None:
             with_python = f", or start it with python: python {program}" if program.endswith(".py") else ""
             yield Fix(f"Make the file executable{with_python}", command=f"chmod +x {shlex.quote(program)}")
@@ -101,12 +85,6 @@ class PermissionDenied(EndingRule):
             "Put runs, data and caches where compute nodes may write: runs_root and cache_dir in the config"
         )
         yield from without_node(snapshot, "which sees the file system differently")
-
-
-def _not_started(hit: LogHit) -> str | None:
-    """The file of the program that could not be started; None for another refusal."""
-    found = _NOT_STARTED.search(hit.text.strip())
-    return next(filter(None, found.groups()), None) if found else None
 
 
 def _is_below(path: str, snapshot: TargetSnapshot) -> bool:

@@ -19,7 +19,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.model.training.run import Refusal
 from coach.rules.advice.circumstances import fixes_of_wording
-from coach.rules.advice.placement import without_node
+from coach.rules.advice.remedies import without_node
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.aftermath import is_of_the_site, lines_below, only_error, went_on
 from coach.rules.from_logs.library_exceptions import exceptions_of

@@ -2,7 +2,9 @@
 frame.
 
 `KeyError: 'type'` from DeepSpeed's configuration reader is not a mistake in the user's code. This table of
-frames serves the library rules, and COD001, which reports all other exceptions.
+frames serves the library rules, and COD001, which reports all other exceptions. It also finds those that no
+signature knows: one is known by the end of its name (`…Error`), but Python allows any name, and the end of a
+log may cut the name off. There the place counts: the last line of a traceback, below its frames.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from coach.model.error_block import ErrorBlock
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.from_logs.aftermath import cut_block, is_uncaught
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.quoted_evidence import is_library
 
@@ -49,6 +53,10 @@ _TAKEN = re.compile(r"(?:environ\.get|getenv)\(\s*[\"'](\w+)")
 
 
 _ENVIRONMENT_RULE = "ENV007"
+_EXCEPTION = "exception"
+"""COD001's signature of an exception."""
+_GROUP = "Group"
+"""An exception group only holds the exceptions that count."""
 
 
 def owner_of(hit: LogHit, snapshot: TargetSnapshot) -> str | None:
@@ -123,3 +131,30 @@ def exceptions_of(rule: str, snapshot: TargetSnapshot) -> list[LogHit]:
         and (hit.file, hit.line) not in known
         and owner_of(hit, snapshot) == rule
     ]
+
+
+def unnamed_exceptions(snapshot: TargetSnapshot) -> tuple[LogHit, ...]:
+    """Hits of COD001 for uncaught exceptions at whose line the log scanner has none, and for tracebacks at
+    the end of a log."""
+    known = {
+        (hit.file, hit.line) for hit in snapshot.log_hits if (hit.rule, hit.signature) == (PLAIN, _EXCEPTION)
+    }
+    cut = [block for tail in snapshot.log_tails if (block := cut_block(tail)) is not None]
+    return tuple(_hit_of(block, CUT) for block in cut) + tuple(
+        _hit_of(block, _EXCEPTION)
+        for tail in snapshot.log_tails
+        for block in tail.blocks
+        if is_uncaught(block) and (block.file, block.error_line) not in known and _is_named(block)
+    )
+
+
+def _is_named(block: ErrorBlock) -> bool:
+    """True if its last line is `TYPE` or `TYPE: message`; other programs print between the frames as well."""
+    rest = block.lines[-1].strip(" |\t").removeprefix(block.type or "").rstrip()
+    return rest in ("", ":") or (rest.startswith(": ") and not block.name.endswith(_GROUP))
+
+
+def _hit_of(block: ErrorBlock, signature: str) -> LogHit:
+    fields = {"type": block.type or "", "words": block.message.partition("\n")[0]}
+    line = block.error_line
+    return LogHit(PLAIN, signature, block.file, line, block.lines[-1], fields, block.rank, block=block)

@@ -15,7 +15,7 @@ from coach.model.slurm.cluster import (
     is_final,
 )
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.advice.placement import leave_out
+from coach.rules.advice.remedies import leave_out
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.outcome import given_reason, state_evidence
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote

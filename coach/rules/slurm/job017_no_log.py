@@ -11,8 +11,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
-from coach.rules.advice.placement import leave_out
-from coach.rules.advice.remedies import ask_slurm
+from coach.rules.advice.remedies import ask_slurm, leave_out
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.outcome import exit_status, state_evidence, time_evidence, was_never_started
 

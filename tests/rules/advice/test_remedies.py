@@ -9,9 +9,9 @@ import pytest
 
 from coach.model.launching.launch import AppliedFix
 from coach.model.training.telemetry import HostSample
-from coach.rules.advice.placement import leave_out
 from coach.rules.advice.remedies import (
     bf16,
+    leave_out,
     lower_learning_rate,
     saved_before_limit,
     sharding,
