@@ -43,7 +43,8 @@ class Threshold:
     at_least: float = 0.0
     """The rule cannot use a smaller number: it divides by it, or counts that many values."""
     name: str = field(default="", init=False)
-    """The rule's attribute that holds it. An instance has the value used there: the default, or the config's."""
+    """The attribute of the rule that holds it. An instance of the rule has there the value used: the default,
+    or the config's."""
 
     def __set_name__(self, rule: type[Rule], name: str) -> None:
         object.__setattr__(self, "name", name)

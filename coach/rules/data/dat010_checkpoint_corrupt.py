@@ -47,7 +47,9 @@ class CheckpointCorrupt(EndingRule):
     sentences = by_field(
         short="A checkpoint or a file of weights is empty, or was cut short",
         text="A file of weights is text (a web page, or a git-lfs pointer), not a checkpoint",
-        otherwise="A checkpoint or a file of weights could not be read, it is cut short or damaged: {first:.160}",
+        otherwise=(
+            "A checkpoint or a file of weights could not be read, it is cut short or damaged: {first:.160}"
+        ),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

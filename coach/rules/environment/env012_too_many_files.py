@@ -37,7 +37,9 @@ class TooManyFiles(EndingRule):
     name = "too-many-open-files"
     cause = "too_many_open_files"
     sentences = by_field(
-        passed="Too many open files: DataLoader workers pass tensors as open files, and the limit was reached",
+        passed=(
+            "Too many open files: DataLoader workers pass tensors as open files, and the limit was reached"
+        ),
         otherwise="Too many open files: the process reached its limit",
     )
 

@@ -53,7 +53,10 @@ class VersionConflict(EndingRule):
     )
     confidence = 0.85
     sentences = by_field(
-        pickled="torch.load refuses {pickled} in the file: since torch 2.6 it loads weights only, unless it is told otherwise",
+        pickled=(
+            "torch.load refuses {pickled} in the file: since torch 2.6 it loads weights only, unless it is told "
+            "otherwise"
+        ),
         words="Versions do not fit together: {words}",
         bare_name="Versions do not fit together: {bare_name}",
         otherwise="Versions do not fit together",

@@ -47,7 +47,10 @@ class ProcessLimit(EndingRule):
     sentences = by_field(
         again="No further process could be started; the limit of processes and threads was reached",
         fork="No further process could be started; the limit of processes and threads was reached",
-        asked="No further thread could be started: {asked} were to start; the limit of processes and threads was reached",
+        asked=(
+            "No further thread could be started: {asked} were to start; the limit of processes and threads was "
+            "reached"
+        ),
         otherwise="No further thread could be started; the limit of processes and threads was reached",
     )
 
