@@ -54,8 +54,8 @@ class VersionConflict(EndingRule):
     confidence = 0.85
     sentences = by_field(
         pickled=(
-            "torch.load refuses {pickled} in the file: since torch 2.6 it loads weights only, unless it is told "
-            "otherwise"
+            "torch.load refuses {pickled} in the file: since torch 2.6 it loads weights only, unless it is "
+            "told otherwise"
         ),
         words="Versions do not fit together: {words}",
         bare_name="Versions do not fit together: {bare_name}",

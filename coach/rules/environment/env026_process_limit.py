@@ -48,8 +48,8 @@ class ProcessLimit(EndingRule):
         again="No further process could be started; the limit of processes and threads was reached",
         fork="No further process could be started; the limit of processes and threads was reached",
         asked=(
-            "No further thread could be started: {asked} were to start; the limit of processes and threads was "
-            "reached"
+            "No further thread could be started: {asked} were to start; the limit of processes and threads "
+            "was reached"
         ),
         otherwise="No further thread could be started; the limit of processes and threads was reached",
     )
