@@ -59,6 +59,11 @@ class Evidence:
     value: float | None = None
     unit: str | None = None
 
+    @classmethod
+    def percent(cls, text: str, value: float) -> Evidence:
+        """A measured percentage, with one decimal."""
+        return cls(text, value=round(value, 1), unit="%")
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:

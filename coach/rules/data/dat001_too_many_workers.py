@@ -102,10 +102,10 @@ class TooManyWorkers(Rule):
             cpu, pressure = means_of(samples, "cpu_pct"), means_of(samples, "cpu_pressure_pct")
             if cpu is not None and cpu >= self.cpu_pct:
                 text = f"use of the allotted CPUs of {node} while it trained, mean of {len(samples)} samples"
-                yield Evidence(text, value=round(cpu, 1), unit="%")
+                yield Evidence.percent(text, cpu)
             elif pressure is not None and pressure >= self.pressure_pct and (cpu or 0.0) >= self.own_cpu_pct:
                 text = f"share of the time in which some task waited for a CPU of {node}"
-                yield Evidence(text, value=round(pressure, 1), unit="%")
+                yield Evidence.percent(text, pressure)
         shares = {}
         for rank in history.ranks:
             found = newest_steady_steps(snapshot, history, rank, 200, 3)

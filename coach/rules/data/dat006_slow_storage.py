@@ -66,17 +66,12 @@ class SlowStorage(Rule):
                     "for I/O"
                 ),
                 evidence=(
-                    Evidence(
-                        (
-                            f"share of the time in which all tasks of {node} waited for I/O, mean of "
-                            f"{len(hosts)} samples"
-                        ),
-                        value=round(stall, 1),
-                        unit="%",
+                    Evidence.percent(
+                        f"share of the time in which all tasks of {node} waited for I/O, mean of "
+                        f"{len(hosts)} samples",
+                        stall,
                     ),
-                    Evidence(
-                        "utilization of its GPUs meanwhile, mean", value=round(fmean(means), 1), unit="%"
-                    ),
+                    Evidence.percent("utilization of its GPUs meanwhile, mean", fmean(means)),
                     *(
                         Evidence(
                             f"{mount.path} ({mount.type or 'network file system'}): time of a request",

@@ -67,10 +67,9 @@ class UnevenGpus(Rule):
                 f"the job {middle:.0f} % (median)"
             ),
             evidence=tuple(
-                Evidence(
+                Evidence.percent(
                     f"utilization of GPU {use.gpu} on {use.node}, mean of {use.num_samples} samples",
-                    value=round(use.mean_pct, 1),
-                    unit="%",
+                    use.mean_pct,
                 )
                 for use in (least, most)
             ),

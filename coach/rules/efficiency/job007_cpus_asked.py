@@ -65,7 +65,7 @@ class CpusAsked(Rule):
         how = "while it trained, mean" if used else MEAN
         yield Hit(
             summary=f"Of {cpus} CPUs per node, {mean_pct:.0f} % were used on the busiest node",
-            evidence=(Evidence(f"use of the allotted CPUs {how}", value=round(mean_pct, 1), unit="%"),),
+            evidence=(Evidence.percent(f"use of the allotted CPUs {how}", mean_pct),),
             confidence=0.8 if used else CONFIDENCE,
             fixes=(
                 Fix(

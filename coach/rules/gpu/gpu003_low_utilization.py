@@ -251,7 +251,7 @@ def _which(
 
 def _listed(texts: Sequence[tuple[str, float]]) -> tuple[Evidence, ...]:
     """One line for each GPU with its percentage, up to a maximum number of lines."""
-    lines = [Evidence(text, value=round(pct, 1), unit="%") for text, pct in texts[:_MAX_GPUS_SHOWN]]
+    lines = [Evidence.percent(text, pct) for text, pct in texts[:_MAX_GPUS_SHOWN]]
     if len(texts) > _MAX_GPUS_SHOWN:
         lines.append(Evidence(f"and {len(texts) - _MAX_GPUS_SHOWN} more GPUs like these"))
     return tuple(lines)

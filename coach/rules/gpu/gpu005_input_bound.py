@@ -179,7 +179,7 @@ class InputBound(Rule):
         fullest, whose = max(found, default=(0.0, ""))
         if fullest < self.full_cpu_pct:
             return None
-        return Evidence(f"use of {whose} during the training, mean", value=round(fullest, 1), unit="%")
+        return Evidence.percent(f"use of {whose} during the training, mean", fullest)
 
     def _may_wait(self, steps: Sequence[Step]) -> bool:
         """Fast path: False if the share over all newest steps is below half of the warning share."""
@@ -266,7 +266,7 @@ def _evidence(
             unit="of step time",
         )
     if busy is not None:
-        yield Evidence("utilization of the least busy GPU meanwhile, mean", value=round(busy, 1), unit="%")
+        yield Evidence.percent("utilization of the least busy GPU meanwhile, mean", busy)
     if cpus is not None:
         yield cpus
 

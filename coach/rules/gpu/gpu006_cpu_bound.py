@@ -72,18 +72,12 @@ class CpuBound(Rule):
             cpus, pressure = hosts[-1].num_cpus, means_of(hosts, "cpu_pressure_pct")
             window = f"{node}, mean of {len(hosts)} samples"
             evidence = [
-                Evidence(
-                    f"use of the {cpus or 'allotted'} CPUs on {window}", value=round(cpu_pct, 1), unit="%"
-                ),
-                Evidence(
-                    f"utilization of {len(means)} GPU{'s' * (len(means) > 1)} there",
-                    value=round(gpu_pct, 1),
-                    unit="%",
-                ),
+                Evidence.percent(f"use of the {cpus or 'allotted'} CPUs on {window}", cpu_pct),
+                Evidence.percent(f"utilization of {len(means)} GPU{'s' * (len(means) > 1)} there", gpu_pct),
             ]
             if pressure is not None:
                 text = f"share of the time in which some task waited for a CPU of {node}"
-                evidence.append(Evidence(text, value=round(pressure, 1), unit="%"))
+                evidence.append(Evidence.percent(text, pressure))
             crowd = self._crowd(history.processes(node), cpus, pressure)
             if crowd is not None:
                 evidence.append(crowd.evidence)

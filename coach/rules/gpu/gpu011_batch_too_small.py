@@ -111,7 +111,7 @@ class BatchTooSmall(Rule):
         if power >= self.power_share:
             return
         if shares and busy < self.gpu_pct and pace_s <= self.gpu_step_s:
-            yield Evidence("utilization of the busiest GPU, mean", value=round(busy, 1), unit="%")
+            yield Evidence.percent("utilization of the busiest GPU, mean", busy)
             yield Evidence(
                 "share of GPU memory in use, the fullest of them",
                 value=round(max(shares), 3),

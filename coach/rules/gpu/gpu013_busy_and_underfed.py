@@ -64,9 +64,9 @@ class BusyAndUnderfed(Rule):
             else f"draws {100 * value:.0f} % of its power limit"
         )
         more = f" (and {len(low) - 1} more)" if len(low) > 1 else ""
-        evidence = [Evidence("utilization, mean", value=round(worst.mean_pct, 1), unit="%")]
+        evidence = [Evidence.percent("utilization, mean", worst.mean_pct)]
         if is_measured:
-            evidence.append(Evidence("SM activity (GPM), mean", value=round(value, 1), unit="%"))
+            evidence.append(Evidence.percent("SM activity (GPM), mean", value))
         if worst.power_share is not None:
             evidence.append(
                 Evidence("power, mean", value=round(worst.power_share, 2), unit="of the power limit")

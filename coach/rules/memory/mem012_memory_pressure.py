@@ -49,13 +49,10 @@ class MemoryPressure(Rule):
                 continue
             first, last = hosts[0].swap_used_mib, hosts[-1].swap_used_mib
             evidence = [
-                Evidence(
-                    (
-                        f"share of the time in which all tasks of {node} waited for memory, mean of "
-                        f"{len(hosts)} samples"
-                    ),
-                    value=round(stall, 1),
-                    unit="%",
+                Evidence.percent(
+                    f"share of the time in which all tasks of {node} waited for memory, mean of "
+                    f"{len(hosts)} samples",
+                    stall,
                 )
             ]
             if first is not None and last is not None:
