@@ -37,6 +37,7 @@ class NcclError(EndingRule):
     code = "DST004"
     name = "nccl-error"
     cause = "nccl_error"
+    details = ("last_error",)
     waits_for_peers = True
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
@@ -53,7 +54,7 @@ class NcclError(EndingRule):
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False for a collective that timed out, even if the communicator is aborted for it: that is
         DST005."""
-        return hit.signature in ("error", "warn") and "collective operation timeout" not in hit.text
+        return "collective operation timeout" not in hit.text
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         said = self._said(snapshot)

@@ -100,6 +100,7 @@ class CollectiveTimeout(EndingRule):
     code = "DST005"
     name = "collective-timeout"
     cause = "nccl_timeout"
+    details = ("status",)
     confidence = 0.95
     signatures = (
         Signature(
@@ -127,9 +128,6 @@ class CollectiveTimeout(EndingRule):
     sentences = by_field(
         otherwise="A collective operation timed out",
     )
-
-    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        return hit.signature == "timeout"
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in super().check(snapshot, history):

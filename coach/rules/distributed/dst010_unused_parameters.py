@@ -33,6 +33,7 @@ class UnusedParameters(EndingRule):
     code = "DST010"
     name = "unused-parameters"
     cause = "ddp_unused_parameters"
+    details = ("which",)
     general = (
         Fix("Freeze or remove the parameters that take no part, before DDP is built"),
         Fix(
@@ -44,9 +45,6 @@ class UnusedParameters(EndingRule):
     sentences = by_field(
         otherwise="DDP waited for gradients of parameters that took no part in the loss",
     )
-
-    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        return hit.signature == "unused"
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         yield from (quote(which) for which in hits_of(snapshot, self.code, "which")[:1])

@@ -64,6 +64,7 @@ class NoGpuInJob(EndingRule):
     code = "ENV004"
     name = "no-gpu-in-job"
     cause = "cuda_unavailable"
+    details = (_FELL_BACK, _ON_CPU)
     unused_s = UNUSED_S
     empty_mib = EMPTY_MIB
 
@@ -138,9 +139,6 @@ class NoGpuInJob(EndingRule):
             severity=Severity.WARNING if asked else Severity.INFO,
             since_s=first.time_s,
         )
-
-    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        return hit.signature not in (_FELL_BACK, _ON_CPU)
 
     def is_mine(self, refusal: Refusal) -> bool:
         return refusal.cause == self.cause and WITHOUT_CUDA not in refusal.text

@@ -62,6 +62,8 @@ class EndingRule(Rule):
     confidence: ClassVar[float] = 0.9
     general: ClassVar[tuple[Fix, ...]] = ()
     """The fixes for a wording that has none of its own."""
+    details: ClassVar[tuple[str, ...]] = ()
+    """Kinds of lines that only add details to the error."""
     waits_for_peers: ClassVar[bool] = False
     """True for messages of ranks that wait for a rank that has ended: the finding then names that rank."""
     other_node: ClassVar[str] = ""
@@ -105,7 +107,7 @@ class EndingRule(Rule):
         return ()
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """True if a hit is the error itself; False if it only adds details, or is irrelevant for this job."""
+        """True if a hit is the error itself; False if it is irrelevant for this job."""
         return True
 
     def severity_of(self, hit: LogHit) -> Severity | None:
@@ -124,7 +126,8 @@ class EndingRule(Rule):
         if refusal is not None and self.is_mine(refusal):
             yield self._refused(refusal, lines, snapshot)
             return
-        hits = [hit for hit in hits_of(snapshot, self.code) if self.counts(hit, snapshot)]
+        lines = [hit for hit in hits_of(snapshot, self.code) if hit.signature not in self.details]
+        hits = [hit for hit in lines if self.counts(hit, snapshot)]
         hits = hits or exceptions_of(self.code, snapshot)
         hits = [hit for hit in hits if not _was_of_the_site(hit, snapshot)]
         if hits:

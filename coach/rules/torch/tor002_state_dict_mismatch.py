@@ -35,10 +35,8 @@ class StateDictMismatch(EndingRule):
     code = "TOR002"
     name = "state-dict-mismatch"
     cause = "state_dict_mismatch"
+    details = ("detail",)
     confidence = 0.97
-
-    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        return hit.signature in ("mismatch", "planner")
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if self.cause_of(hit) == "checkpoint_world_size":
