@@ -113,17 +113,6 @@ FUNCTION_PROGRESS = Signature(
 """The same for a loss that is called by its function."""
 
 
-def is_whole_not_finite(text: str) -> bool:
-    """True if the line has a NaN or infinite total training loss, by its name, not only a part of it
-    (`aux_loss`, `kl loss`)."""
-    return _names_whole(_EACH_NOT_FINITE, text)
-
-
-def is_whole_finite(text: str) -> bool:
-    """True if the line has a finite total training loss."""
-    return _names_whole(_EACH_FINITE, text)
-
-
 def value_of(text: str, name: str) -> str | None:
     """The first number of the loss with this name in the line; None if it has none."""
     found = (each for each in _EACH_FINITE.finditer(text) if _name_or_whole(each, text) == name)
@@ -142,16 +131,12 @@ def finite_names(text: str) -> frozenset[str]:
 
 def name_of(hit: LogHit) -> str:
     """The name of the finite loss of a hit, with the word before it: `d loss` and `g loss` are two losses."""
-    found = (each for each in _EACH_FINITE.finditer(hit.named) if each["key"] == hit.fields["key"])
-    return next((_name(each, hit.named) for each in found), hit.fields["key"].casefold())
+    return _name_in(hit, _EACH_FINITE)
 
 
 def label_of(hit: LogHit) -> str:
     """The loss of a hit that is not finite, as a finding calls it."""
-    found = next(
-        (each for each in _EACH_NOT_FINITE.finditer(hit.named) if each["key"] == hit.fields["key"]), None
-    )
-    name = hit.fields["key"].casefold() if found is None else _name(found, hit.named)
+    name = _name_in(hit, _EACH_NOT_FINITE)
     if _is_whole(name):
         return "The training loss"
     return hit.fields["key"] if name == hit.fields["key"].casefold() else f"The {name}"
@@ -162,8 +147,9 @@ def is_of_adversaries(name: str) -> bool:
     return _OF_ADVERSARIES.search(name) is not None
 
 
-def _names_whole(pattern: re.Pattern[str], text: str) -> bool:
-    return WHOLE in _names(pattern, text)
+def _name_in(hit: LogHit, losses: re.Pattern[str]) -> str:
+    found = (each for each in losses.finditer(hit.named) if each["key"] == hit.fields["key"])
+    return next((_name(each, hit.named) for each in found), hit.fields["key"].casefold())
 
 
 def _names(pattern: re.Pattern[str], text: str) -> Iterable[str]:

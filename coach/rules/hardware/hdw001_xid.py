@@ -9,7 +9,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule
-from coach.rules.hardware.xids import MEANING, OF_THE_PROGRAM
+from coach.rules.hardware.xids import FIND_THE_KERNEL, OF_THE_PROGRAM, report
 
 
 class Xid(EndingRule):
@@ -52,17 +52,11 @@ class Xid(EndingRule):
                 if "Rm" in hit.fields.get("words", "")
                 else "A GPU has fallen off the bus"
             )
-        meaning = MEANING.get(number)
-        whose = " (mostly the program's own doing)" if number in OF_THE_PROGRAM else ""
-        return f"The NVIDIA driver reported Xid {number}" + (f": {meaning}{whose}" if meaning else "")
+        return f"The {report(number)}"
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if _number(hit) in OF_THE_PROGRAM:
-            yield Fix(
-                "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the line of the failing "
-                "kernel",
-                {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
-            )
+            yield FIND_THE_KERNEL
             yield Fix("If it comes back on this node alone, leave the node out and tell the site")
         else:
             yield Fix(
@@ -72,5 +66,5 @@ class Xid(EndingRule):
 
 
 def _number(hit: LogHit) -> int | None:
-    text = hit.fields.get("xid") or hit.fields.get("number")
+    text = hit.fields.get("xid")
     return int(text) if text else None

@@ -10,7 +10,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.telemetry import GpuEvent
 from coach.rules.advice.remedies import without
 from coach.rules.base import Rule
-from coach.rules.hardware.xids import MEANING, OF_THE_PROGRAM
+from coach.rules.hardware.xids import FIND_THE_KERNEL, OF_THE_PROGRAM, report
 
 
 class XidSeen(Rule):
@@ -47,11 +47,8 @@ class XidSeen(Rule):
         for (node, gpu), events in by_gpu.items():
             numbers = list(dict.fromkeys(event.xid for event in events if event.xid is not None))
             worst = next((number for number in numbers if number not in _MILD), numbers[0])
-            meaning = f": {MEANING[worst]}" if worst in MEANING else ""
-            is_own = worst in OF_THE_PROGRAM
             yield Hit(
-                summary=f"GPU {gpu} on {node}: the NVIDIA driver reported Xid {worst}{meaning}"
-                + (" (mostly the program's own doing)" if is_own else ""),
+                summary=f"GPU {gpu} on {node}: the {report(worst)}",
                 evidence=tuple(
                     Evidence(f"Xid {number}", value=sum(e.xid == number for e in events), unit="times")
                     for number in numbers[:8]
@@ -59,14 +56,8 @@ class XidSeen(Rule):
                 confidence=0.95,
                 subject=Subject(node=node, gpu=gpu),
                 fixes=(
-                    Fix(
-                        (
-                            "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the line of "
-                            "the failing kernel"
-                        ),
-                        {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
-                    )
-                    if is_own
+                    FIND_THE_KERNEL
+                    if worst in OF_THE_PROGRAM
                     else Fix(
                         f"Leave {node} out, resume from the last checkpoint, and tell the site the number",
                         without(snapshot.run, node),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from coach.model.judging.finding import Fix
+
 MEANING: Mapping[int, str] = MappingProxyType(
     {
         8: "a kernel ran too long",
@@ -30,3 +32,14 @@ MEANING: Mapping[int, str] = MappingProxyType(
     }
 )
 OF_THE_PROGRAM = frozenset({8, 13, 31, 43, 45, 69, 109})
+FIND_THE_KERNEL = Fix(
+    "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the line of the failing kernel",
+    {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
+)
+
+
+def report(number: int) -> str:
+    """What the driver reported, with its meaning."""
+    whose = " (mostly the program's own doing)" if number in OF_THE_PROGRAM else ""
+    meaning = f": {MEANING[number]}{whose}" if number in MEANING else ""
+    return f"NVIDIA driver reported Xid {number}{meaning}"

@@ -548,9 +548,9 @@ def _follows(finite: LogHit, hit: LogHit) -> bool:
 
 def _is_of_a_part(hit: LogHit, finite: Sequence[LogHit]) -> bool:
     """True if the NaN belongs to another series, and the total loss is finite beside or after it."""
-    return not losslines.is_whole_not_finite(hit.named) and any(
+    return losslines.WHOLE not in losslines.not_finite_names(hit.named) and any(
         (_follows(other, hit) or (other.file, other.line) == (hit.file, hit.line))
-        and losslines.is_whole_finite(other.named)
+        and losslines.WHOLE in losslines.finite_names(other.named)
         for other in finite
     )
 

@@ -14,15 +14,23 @@ from coach.rules.from_logs.outcome import exit_code_signature, is_first_failure
 from coach.rules.from_logs.quoted_evidence import hits_of
 from coach.rules.slurm.ended_by_slurm import REQUEUES
 
-_NAMES = {"1": "SIGHUP", "2": "SIGINT", "15": "SIGTERM", "24": "SIGXCPU"}
-_EXIT_CODES = (-1, -2, -15)
-"""The exit codes by which torchrun shows SIGHUP, SIGINT and SIGTERM."""
-_SHELL = {
-    "Terminated": "SIGTERM",
+_NAMES = {
+    "1": "SIGHUP",
+    "2": "SIGINT",
+    "15": "SIGTERM",
+    "24": "SIGXCPU",
     "Hangup": "SIGHUP",
     "Interrupt": "SIGINT",
+    "Terminated": "SIGTERM",
     "CPU time limit exceeded": "SIGXCPU",
+    "interrupt": "SIGINT",
+    "lightning": "SIGINT",
+    "srun": "SIGINT",
+    "sigterm": "SIGTERM",
 }
+"""Numbers of signals, words of a shell and fields of a line → the name."""
+_EXIT_CODES = (-1, -2, -15)
+"""The exit codes by which torchrun shows SIGHUP, SIGINT and SIGTERM."""
 
 
 class EndedBySignal(EndingRule):
@@ -88,17 +96,10 @@ class EndedBySignal(EndingRule):
 def _name(hits: list[LogHit]) -> str | None:
     """The name of the signal, from the first line that has it."""
     for hit in hits:
-        fields = hit.fields
-        for value in fields.values():
-            name = (
-                _NAMES.get(value.lstrip("-"))
-                or _SHELL.get(value)
-                or (value if value.startswith("SIG") else None)
-            )
+        for field, value in hit.fields.items():
+            if value.startswith("SIG"):
+                return value
+            name = _NAMES.get(value.lstrip("-")) or _NAMES.get(field)
             if name is not None:
                 return name
-        if "sigterm" in fields:
-            return "SIGTERM"
-        if "interrupt" in fields or "lightning" in fields or "srun" in fields:
-            return "SIGINT"
     return None
