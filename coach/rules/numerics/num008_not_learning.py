@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from statistics import fmean, median
 
 from coach.lookback.history import History
@@ -108,8 +109,8 @@ class NotLearning(Rule):
                 self._without_rate(points, rates, float_parameter(snapshot.run, "lr"))
                 or self._unstepped(points, rates, snapshot)
                 or self._guessing(points, classes)
-                or self._unchanged(points, rates, snapshot, history)
-                or self._unmoved(points, rates, history)
+                or self._unchanged(points, snapshot, history)
+                or self._unmoved(points, history)
             )
             if hit is not None and not are_adversaries(snapshot):
                 yield hit
@@ -126,11 +127,14 @@ class NotLearning(Rule):
         first, last = _thirds([point.loss for point in points])
         if not first - last < self.rate_fall * first:
             return None
-        return Hit(
-            summary=f"The learning rate is 0 in each of {len(rates)} values: nothing is learned"
+        hit = _hit(
+            points,
+            f"The learning rate is 0 in each of {len(rates)} values: nothing is learned"
             if _are_zero(rates)
             else f"The launch asks for a learning rate of 0: nothing is learned in {len(points)} losses",
-            evidence=(points[0].evidence, points[-1].evidence),
+        )
+        return replace(
+            hit,
             confidence=0.85,
             fixes=(
                 Fix("Give it a learning rate above 0: the launch asks for 0", changes_learning=True)
@@ -141,14 +145,10 @@ class NotLearning(Rule):
                     changes_learning=True,
                 ),
             ),
-            since_s=points[0].time_s,
         )
 
     def _unstepped(
-        self,
-        points: Sequence[Point],
-        rates: Sequence[float | None],
-        snapshot: TargetSnapshot,
+        self, points: Sequence[Point], rates: Sequence[float | None], snapshot: TargetSnapshot
     ) -> Hit | None:
         """A hit if the rate still has its first value after the warm-up that should have raised it."""
         warmup = _warmup_steps(snapshot)
@@ -192,29 +192,15 @@ class NotLearning(Rule):
             guess = math.log(number)
             is_known = is_told or (_is_beginning(points) and self._starts_at(losses[0], guess))
             if is_known and all(abs(mean / guess - 1) <= near for mean in means):
-                return Hit(
-                    summary=(
-                        f"The training loss {_course_to(losses, guess, f'ln {number} = {guess:.4g}')}: "
-                        f"guessing among {number} classes"
-                    ),
-                    evidence=(points[0].evidence, points[-1].evidence),
-                    confidence=0.8,
-                    fixes=_OVERFIT,
-                    since_s=points[0].time_s,
-                )
+                course = _course_to(losses, guess, f"ln {number} = {guess:.4g}")
+                return _hit(points, f"The training loss {course}: guessing among {number} classes")
         return None
 
     def _starts_at(self, first: float, guess: float) -> bool:
         """True if a model that guesses may begin with this loss, which then shows the number of classes."""
         return abs(first / guess - 1) <= self.start
 
-    def _unchanged(
-        self,
-        points: Sequence[Point],
-        rates: Sequence[float | None],
-        snapshot: TargetSnapshot,
-        history: History,
-    ) -> Hit | None:
+    def _unchanged(self, points: Sequence[Point], snapshot: TargetSnapshot, history: History) -> Hit | None:
         """A hit if all evaluations had one loss, while the training loss did not fall: the model stays as it
         is."""
         losses = evaluated_losses(snapshot)
@@ -234,20 +220,10 @@ class NotLearning(Rule):
         is_fixed = len(set(losses)) == 1
         if not (is_guess or is_fixed) or not first - last < self.rest * first:
             return None
-        return Hit(
-            summary=(
-                f"The loss on held-out data is {level:.4g} in each of {len(losses)} evaluations: nothing is "
-                "learned"
-            ),
-            evidence=(points[0].evidence, points[-1].evidence),
-            confidence=0.8,
-            fixes=_OVERFIT,
-            since_s=points[0].time_s,
-        )
+        each = f"{level:.4g} in each of {len(losses)} evaluations"
+        return _hit(points, f"The loss on held-out data is {each}: nothing is learned")
 
-    def _unmoved(
-        self, points: Sequence[Point], rates: Sequence[float | None], history: History
-    ) -> Hit | None:
+    def _unmoved(self, points: Sequence[Point], history: History) -> Hit | None:
         if not self._is_long(points) or not _is_beginning(points) or is_warming_up(points):
             return None
         losses = [point.loss for point in points]
@@ -260,17 +236,11 @@ class NotLearning(Rule):
         is_same = digits <= self.same * level and self._is_same(losses, level, history)
         if not is_same and not _is_level(losses, self.level * level):
             return None
-        return Hit(
-            summary=(
-                f"The training loss is {level:.4g} from its first value to its last: "
-                + ("nothing is learned" if is_same else "it has not fallen by more than its noise")
-            ),
-            evidence=(points[0].evidence, points[-1].evidence),
-            confidence=0.8 if is_same else 0.5,
-            severity=None if is_same else Severity.INFO,
-            fixes=_OVERFIT,
-            since_s=points[0].time_s,
-        )
+        stays = f"The training loss is {level:.4g} from its first value to its last"
+        if is_same:
+            return _hit(points, f"{stays}: nothing is learned")
+        hit = _hit(points, f"{stays}: it has not fallen by more than its noise")
+        return replace(hit, confidence=0.5, severity=Severity.INFO)
 
     def _is_same(self, losses: Sequence[float], level: float, history: History) -> bool:
         """True if all values are equal. In a long run a point is a mean of many steps, so the kept steps must
@@ -291,6 +261,12 @@ class NotLearning(Rule):
         first = points[0].loss
         are_same = all(abs(point.loss - first) <= self.same * first for point in points)
         return len(points) >= _FEWEST_SAME and are_same and not is_warming_up(points)
+
+
+def _hit(points: Sequence[Point], summary: str) -> Hit:
+    """The first and the last value prove it."""
+    proof = (points[0].evidence, points[-1].evidence)
+    return Hit(summary, proof, 0.8, fixes=_OVERFIT, since_s=points[0].time_s)
 
 
 def _are_zero(rates: Sequence[float | None]) -> bool:
