@@ -90,14 +90,7 @@ class Sight:
     asked_no_gpu: bool
     gaps: tuple[NotMeasured, ...]
     """Values that the sampler reported as unreadable, and metric files that were skipped."""
-    run: Run | None
-    """The record of the run; None for a job that coach did not start."""
-    unmeasured_job: str | None
-    """Id of a running Slurm job without a known sampler: coach can start one in it as a job step."""
-    summary_told: str
-    """What jobstats reported about the job, or why it reported nothing; empty without a summary."""
-    unread_logs: str
-    """Where logs were searched for, and the result; empty if no place is known."""
+    snapshot: TargetSnapshot
 
     @classmethod
     def of(cls, snapshot: TargetSnapshot, history: History) -> Sight:
@@ -108,8 +101,7 @@ class Sight:
             met.add(Need.JOB_STATE)
         asked_no_gpu = snapshot.run is not None and snapshot.run.num_gpus == 0
         gaps = elsewhere + _gaps(snapshot, asked_no_gpu)
-        job, logs = _unmeasured_job(snapshot), _unread_logs(snapshot)
-        return cls(frozenset(met), asked_no_gpu, gaps, snapshot.run, job, _summary_told(snapshot), logs)
+        return cls(frozenset(met), asked_no_gpu, gaps, snapshot)
 
     def can_judge(self, rule: Rule) -> bool:
         return not rule.needs or any(needs <= self.met for needs in _alternatives(rule))
@@ -129,30 +121,26 @@ class Sight:
             return NotMeasured(
                 need.value, "the run requested no GPU", "launch with --gpus 1 or more to train on GPUs"
             )
-        if need is Need.LOG and self.unread_logs:
-            return NotMeasured(need.value, self.unread_logs, _REMEDIES[need][1])
-        if self._is_kept_from_us and need in _TELEMETRY:
+        run, unread = self.snapshot.run, _unread_logs(self.snapshot)
+        if need is Need.LOG and unread:
+            return NotMeasured(need.value, unread, _REMEDIES[need][1])
+        if run is None and _DENIED in unread and need in _TELEMETRY:  # a job of another user
             return NotMeasured(
                 need.value, "its files may not be read by you", "ask its owner: coach check JOB"
             )
         said = next((gap for gap in self.gaps if gap.what == need.value), None)
         if said is None and need in _TELEMETRY:
             said = self._of_a_job(need)
-        return said or NotMeasured(need.value, *_remedy(need, self.run))
+        return said or NotMeasured(need.value, *_remedy(need, run))
 
     def _of_a_job(self, need: Need) -> NotMeasured | None:
         """Missing telemetry of a job that coach can still measure, or that jobstats measured."""
         because, how = _REMEDIES[need]
-        if self.unmeasured_job is not None:
-            return NotMeasured(need.value, because, f"coach attach {self.unmeasured_job}; next time, {how}")
-        if self.summary_told:
-            return NotMeasured(need.value, f"{because}; {self.summary_told}", how)
+        if job_id := _unmeasured_job(self.snapshot):
+            return NotMeasured(need.value, because, f"coach attach {job_id}; next time, {how}")
+        if summary := _summary_told(self.snapshot):
+            return NotMeasured(need.value, f"{because}; {summary}", how)
         return None
-
-    @property
-    def _is_kept_from_us(self) -> bool:
-        """True for a job of another user whose log may not be read."""
-        return self.run is None and _DENIED in self.unread_logs
 
 
 def _alternatives(rule: Rule) -> list[frozenset[Need]]:
@@ -198,6 +186,7 @@ def _elsewhere(snapshot: TargetSnapshot) -> tuple[NotMeasured, ...]:
 
 
 def _unmeasured_job(snapshot: TargetSnapshot) -> str | None:
+    """Id of a running Slurm job without a known sampler: coach can start one in it as a job step."""
     job = snapshot.job
     is_foreign = snapshot.run is None and job is not None and job.raw_job_id is not None
     return job.job_id if job is not None and is_foreign and job.state == "RUNNING" else None
@@ -216,6 +205,7 @@ def _summary_told(snapshot: TargetSnapshot) -> str:
 
 
 def _unread_logs(snapshot: TargetSnapshot) -> str:
+    """Where logs were searched for, and the result; empty if no place is known."""
     return "; ".join(
         file.problem or f"{file.path}: {'empty' if file.is_found else 'no such file'}"
         for file in snapshot.log_files
