@@ -214,6 +214,14 @@ def workers(run: Run | None, wanted: int, cpus: int | None, why: str = "") -> It
         yield Fix(f"DataLoader workers {now} → {possible} per rank{has}{why}", {"num_workers": possible})
 
 
+def fewer_workers(run: Run | None) -> Iterable[Fix]:
+    """Half the DataLoader workers of the launch, where it has several."""
+    now = int_parameter(run, "num_workers")
+    if now is not None and now > 1:
+        half = now // 2
+        yield Fix(f"DataLoader workers {now} → {half}: each holds its own copies", {"num_workers": half})
+
+
 def more_memory(run: Run | None, wanted_mib: float, why: str, history: History) -> Iterable[Fix]:
     """More host memory per node, and no less than the recipe needs, capped at the measured memory of the
     nodes; the fix says so if it was capped."""

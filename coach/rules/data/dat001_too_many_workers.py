@@ -14,7 +14,7 @@ from coach.rules.advice.launched_with import int_parameter, int_resource
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.telemetry_windows import means_of, training_host_samples
-from coach.rules.from_numbers.training_windows import newest_steady_steps
+from coach.rules.from_numbers.training_windows import data_shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,7 @@ class TooManyWorkers(Rule):
             elif pressure is not None and pressure >= self.pressure_pct and (cpu or 0.0) >= self.own_cpu_pct:
                 text = f"share of the time in which some task waited for a CPU of {node}"
                 yield Evidence.percent(text, pressure)
-        shares = {}
-        for rank in history.ranks:
-            found = newest_steady_steps(snapshot, history, rank, 200, 3)
-            if len(found.steps) >= max(1, self.min_samples):
-                shares[rank] = found.data_share
+        shares = data_shares(snapshot, history, self.min_samples)
         worst = max(shares, key=lambda rank: shares[rank], default=None)
         if worst is not None and shares[worst] >= self.data_share:
             text = f"share of step time spent waiting for data, rank {worst}"

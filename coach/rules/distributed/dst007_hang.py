@@ -23,7 +23,7 @@ from coach.rules.from_numbers.stack_bursts import (
     waiting_share,
 )
 from coach.rules.from_numbers.telemetry_windows import has_all_nodes, mean, means_of
-from coach.rules.from_numbers.training_windows import newest_steps
+from coach.rules.from_numbers.training_windows import newest_times
 
 _CLOCK_S = 5.0
 """Tolerance in seconds between the clocks of nodes and file servers."""
@@ -199,7 +199,7 @@ class Hang(Rule):
         if now is None or snapshot.state != "RUNNING" or not history.nodes or not history.ranks:
             return
         newest = _newest_end(history)
-        times = [s.step_time_s for s in newest_steps(history.steps(history.ranks[0]), 100) if s.step_time_s]
+        times = newest_times(history, history.ranks[0])
         if newest is None or not times or newest < (started_s(snapshot) or 0.0):
             return
         patience = max(self.silence_s, self.silence_steps * median(times))

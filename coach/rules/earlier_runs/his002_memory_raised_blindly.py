@@ -126,8 +126,7 @@ def _lasted_s(past: PastRun) -> float | None:
 
 def _asked(past: PastRun) -> float | None:
     """The requested memory, or else the measured limit of the job."""
-    said = past.resources.get("mem")
-    return (parse_mib(said, "M") if isinstance(said, str) else None) or past.memory_asked_mib
+    return parse_mib(past.resources.get("mem"), "M") or past.memory_asked_mib
 
 
 def _evidence(past: PastRun) -> Evidence:

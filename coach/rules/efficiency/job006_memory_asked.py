@@ -62,8 +62,7 @@ class MemoryAsked(Rule):
                     peak, allotted, f"on a node {PEAK}", "memory allotted per node", CONFIDENCE
                 )
             return
-        asked_text = snapshot.run.resources.get("mem")
-        asked = parse_mib(asked_text, "M") if isinstance(asked_text, str) else None
+        asked = parse_mib(snapshot.run.resources.get("mem"), "M")
         if not asked or asked <= (snapshot.run.mem_need_mib or 0):
             return
         sampled = self._sampled_peaks(history, snapshot.run.ended_time_s)

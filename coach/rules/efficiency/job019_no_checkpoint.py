@@ -12,7 +12,7 @@ from coach.model.training.run import Run
 from coach.rules.advice.launched_with import float_parameter, int_parameter, saves_in_run_dir
 from coach.rules.advice.remedies import saved_before_limit
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_numbers.training_windows import newest_steps
+from coach.rules.from_numbers.training_windows import newest_times
 
 _TITLE = (
     "Save checkpoints regularly, and request a signal before the limit: the next job then resumes the run"
@@ -55,8 +55,7 @@ class NoCheckpoint(Rule):
         goal, used, limit = int_parameter(run, "max_steps"), job.time_used_s, job.time_limit_s
         if not goal or used is None or not limit or used < self.min_s or _is_told_to_end(run, limit):
             return
-        steps = newest_steps(history.steps(history.ranks[0]), 100)
-        times = [step.step_time_s for step in steps if step.step_time_s]
+        steps, times = history.steps(history.ranks[0]), newest_times(history, history.ranks[0])
         if history.num_steps(history.ranks[0]) < self.min_steps or not times:
             return
         needed, left = max(0, goal - steps[-1].step) * fmean(times), limit - used

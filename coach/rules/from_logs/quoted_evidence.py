@@ -77,9 +77,9 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return f"{len(ranks)} ranks ({ranks[0]} to {ranks[-1]})"
 
 
-def parse_mib(text: str | None, default_unit: str = "B") -> float | None:
+def parse_mib(text: object, default_unit: str = "B") -> float | None:
     """`7.71 GiB`, `8G`, `500M` in MiB. A bare number is in `default_unit`."""
-    found = _SIZE.fullmatch(text or "")
+    found = _SIZE.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         return None
     try:

@@ -222,21 +222,22 @@ class Growth:
     pace_per_s: float
     """Growth per second in the last quarter."""
 
-    @property
-    def grown(self) -> float:
-        return self.by_quarters[-1] - self.by_quarters[0]
 
-
-def steady_growth(values: Sequence[float], times_s: Sequence[float]) -> Growth | None:
+def steady_growth(
+    values: Sequence[float], times_s: Sequence[float], least: Mapping[str, float]
+) -> Growth | None:
     """The growth of a value that rises in every quarter. None if it pauses or slows down, as a cache that
-    fills does: the last pace must be at least half of the mean pace."""
+    fills does: the last pace must be at least half of the mean pace. None also below a threshold of `least`,
+    the values of the rule: `min_s`, `growth` (times the first quarter), `min_growth_mib`."""
     used, times = quarters(values), quarters(times_s)
     if not used or times[-1] <= times[0]:
         return None
     paces = [(b - a) / (t - s) for (a, b), (s, t) in zip(pairwise(used), pairwise(times), strict=True)]
     mean_pace = (used[-1] - used[0]) / (times[-1] - times[0])
     is_steady = min(paces) > 0 and paces[-1] >= 0.5 * mean_pace
-    return Growth(tuple(used), paces[-1]) if is_steady else None
+    is_long = times_s[-1] - times_s[0] >= least["min_s"]
+    is_much = used[-1] >= least["growth"] * used[0] and used[-1] - used[0] >= least["min_growth_mib"]
+    return Growth(tuple(used), paces[-1]) if is_steady and is_long and is_much else None
 
 
 def _is_long_enough(series: Series[GpuSample], places: Sequence[int], window_s: float) -> bool:

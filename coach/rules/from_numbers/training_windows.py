@@ -102,6 +102,11 @@ def newest_steps(steps: Sequence[Step], count: int) -> list[Step]:
     return list(islice(reversed(steps), count))[::-1]
 
 
+def newest_times(history: History, rank: int) -> list[float]:
+    """The step times in seconds of a rank's newest hundred steps."""
+    return [step.step_time_s for step in newest_steps(history.steps(rank), 100) if step.step_time_s]
+
+
 def steady_steps(steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: int) -> list[Step]:
     """The steps with both times, except the first `num_skipped` of the run, of each epoch and after each
     resume."""
@@ -153,6 +158,13 @@ def newest_steady_steps(
         return SteadySteps(rank, steps, data_s, sum([step.step_time_s or 0.0 for step in steps]))
 
     return history.derived(("steady", rank, count, num_skipped, *resumed), make)
+
+
+def data_shares(snapshot: TargetSnapshot, history: History, min_steps: float) -> dict[int, float]:
+    """Rank → the share of step time that waited for data, over the newest steady steps of each rank that has
+    enough of them."""
+    found = [newest_steady_steps(snapshot, history, rank, 200, 3) for rank in history.ranks]
+    return {each.rank: each.data_share for each in found if len(each.steps) >= max(1, min_steps)}
 
 
 def resumed_steps(snapshot: TargetSnapshot) -> list[int]:

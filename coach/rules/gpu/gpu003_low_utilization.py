@@ -16,7 +16,7 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import size_text
 from coach.rules.from_numbers.job_means import CONFIDENCE, MEAN, MIN_MEAN_S, GpuMean, gpu_means
 from coach.rules.from_numbers.telemetry_windows import WINDOW, GpuUse, gpu_uses
-from coach.rules.from_numbers.training_windows import newest_steady_steps
+from coach.rules.from_numbers.training_windows import data_shares
 
 _MAX_GPUS_SHOWN = 16
 _MAX_NAMES_SHOWN = 5
@@ -187,11 +187,7 @@ class LowGpuUtilization(Rule):
         return fresh if is_quiet and not is_on_gpu else []
 
     def _input(self, snapshot: TargetSnapshot, history: History) -> _Cause | None:
-        shares = {}
-        for rank in history.ranks:
-            found = newest_steady_steps(snapshot, history, rank, 200, 3)
-            if len(found.steps) >= 20:
-                shares[rank] = found.data_share
+        shares = data_shares(snapshot, history, 20)
         if not shares or max(shares.values()) < self.input_share:
             return None
         rank = max(shares, key=lambda key: shares[key])

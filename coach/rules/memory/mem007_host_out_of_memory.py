@@ -14,8 +14,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.model.training.run import RankExit, Run
 from coach.rules.advice.circumstances import fixes_of_wording
-from coach.rules.advice.launched_with import int_parameter
-from coach.rules.advice.remedies import ask_for_memory, more_memory
+from coach.rules.advice.remedies import ask_for_memory, fewer_workers, more_memory
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.aftermath import went_on
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, parse_mib, quote, size_text
@@ -202,13 +201,8 @@ class HostOutOfMemory(Rule):
             yield from ask_for_memory("about 1.3 times its peak, which `coach run -- COMMAND` measures")
         else:
             yield from more_memory(run, *wanted, history)
-        workers = int_parameter(run, "num_workers")
-        if workers is not None and workers > 1:
-            yield Fix(
-                f"DataLoader workers {workers} → {workers // 2}: each holds its own copies",
-                {"num_workers": workers // 2},
-            )
-        elif run is None:
+        yield from fewer_workers(run)
+        if run is None:
             yield Fix(
                 "Use fewer DataLoader workers: each holds its own copies of the data set's Python objects",
                 needs=("dataloader",),
@@ -281,8 +275,7 @@ def _asked_mib(run: Run | None) -> float | None:
 
 def _mem_option(run: Run | None) -> float | None:
     """The value of `--mem` in MiB."""
-    asked = run.resources.get("mem") if run is not None else None
-    return parse_mib(asked, "M") if isinstance(asked, str) else None
+    return parse_mib(run.resources.get("mem"), "M") if run is not None else None
 
 
 def _peak(history: History, asked_mib: float | None) -> _Peak | None:

@@ -8,7 +8,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.telemetry import HostSample
-from coach.rules.advice.launched_with import int_parameter
+from coach.rules.advice.remedies import fewer_workers
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import size_text
 from coach.rules.from_numbers.telemetry_windows import steady_growth, training_host_samples
@@ -61,13 +61,12 @@ class HostMemoryGrows(Rule):
             samples = [
                 s for s in training_host_samples(snapshot, history, node) if s.memory_used_mib is not None
             ]
-            if len(samples) < _MIN_SAMPLES or samples[-1].time_s - samples[0].time_s < self.min_s:
+            if len(samples) < _MIN_SAMPLES:
                 continue
-            growth = steady_growth([s.memory_used_mib or 0.0 for s in samples], [s.time_s for s in samples])
+            used = [sample.memory_used_mib or 0.0 for sample in samples]
+            growth = steady_growth(used, [sample.time_s for sample in samples], self.values)
             limit = samples[-1].memory_limit_mib
-            if growth is None or limit is None or growth.grown < self.min_growth_mib:
-                continue
-            if growth.by_quarters[-1] < self.growth * growth.by_quarters[0]:
+            if growth is None or limit is None:
                 continue
             newest = samples[-1].memory_used_mib or 0.0
             left_s = max(0.0, (limit - newest) / growth.pace_per_s)
@@ -110,9 +109,4 @@ def _fixes(snapshot: TargetSnapshot) -> Iterable[Fix]:
         "Look for objects that are kept per step: losses with their graph (`.item()`), Python lists in the "
         "data set"
     )
-    workers = int_parameter(snapshot.run, "num_workers")
-    if workers is not None and workers > 1:
-        yield Fix(
-            f"DataLoader workers {workers} → {workers // 2}: each holds its own copies",
-            {"num_workers": workers // 2},
-        )
+    yield from fewer_workers(snapshot.run)

@@ -24,7 +24,7 @@ from coach.rules.from_logs.printed_progress import (
     stood_still_s,
 )
 from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
-from coach.rules.from_numbers.training_windows import newest_steps
+from coach.rules.from_numbers.training_windows import newest_times
 from coach.rules.slurm.ended_by_slurm import EndedBySlurm
 
 
@@ -306,8 +306,7 @@ def _of_segment(segment: Segment, snapshot: TargetSnapshot) -> Hit:
 
 def _step_time_s(history: History) -> float | None:
     """Mean step time of the newest hundred steps."""
-    steps = newest_steps(history.steps(history.ranks[0]), 100) if history.ranks else []
-    times = [step.step_time_s for step in steps if step.step_time_s]
+    times = newest_times(history, history.ranks[0]) if history.ranks else []
     return fmean(times) if times else None
 
 
