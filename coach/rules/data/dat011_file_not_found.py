@@ -53,7 +53,8 @@ class FileNotFound(EndingRule):
         command="The node has no command {command}: srun looks for it on the PATH",
         path="Not there, seen from the job: {path}",
         mpirun="Not there, seen from the job: a file",
-        otherwise="Not there, seen from the job: {missing}",
+        missing="Not there, seen from the job: {missing}",
+        otherwise="Not there, seen from the job: a file",
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -44,9 +44,7 @@ class GlooConnection(EndingRule):
     name = "gloo-connection"
     cause = "gloo_connect"
     waits_for_peers = True
-    sentences = by_field(
-        otherwise="A gloo connection failed: {what:.160}",
-    )
+    sentences = by_field(what="A gloo connection failed: {what:.160}", otherwise="A gloo connection failed")
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if _waited_for_the_living(hit, snapshot):

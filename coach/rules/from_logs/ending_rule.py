@@ -7,7 +7,6 @@ Each rule explains the meaning of its messages. `aftermath.py` decides whether t
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from types import MappingProxyType
@@ -48,8 +47,8 @@ NO_LINE = LogHit(REFUSED.rule, REFUSED.name, file="", line=0, text="", fields={}
 
 def by_field(**sentences: str) -> Mapping[str, str]:
     """Summaries by the field or the kind of a line; `otherwise` is that of all other lines. `{words:.160}`
-    stands for at most 160 characters of the field `words`, `{first}` for the
-    first field, `{line}` for the whole line."""
+    stands for at most 160 characters of the field `words`, `{first}` for the first field, `{line}` for the
+    whole line. A line without such a field is a mistake of its row, which `coach config --check` tells."""
     return MappingProxyType(sentences)
 
 
@@ -71,14 +70,13 @@ class EndingRule(Rule):
     out."""
     is_lasting: ClassVar[bool] = False
     """True if a process cannot go on after the error, even if it catches it."""
-
     sentences: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Summaries by the field of the line or by its kind (`by_field`); the first that the line has holds."""
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         """One line that says what happened. Override it where the line alone does not tell."""
         fields = {name: value.strip() for name, value in hit.fields.items()}
-        values = defaultdict(str, fields, line=hit.text.strip(), first=next(iter(fields.values()), ""))
+        values = {**fields, "line": hit.text.strip(), "first": next(iter(fields.values()), "")}
         known = (hit.signature, *hit.fields, OTHERWISE)
         sentence = next(text for key, text in self.sentences.items() if key in known)
         return sentence.format_map(values)

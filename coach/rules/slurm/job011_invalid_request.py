@@ -55,7 +55,8 @@ class InvalidRequest(EndingRule):
         job="Slurm refused a step of the job: {why:.200}",
         why="Slurm refused the request: {why:.200}",
         words="Slurm refused the request: {words:.200}",
-        otherwise="Slurm refused the request: {option:.200}",
+        option="Slurm refused the request: {option:.200}",
+        otherwise="Slurm refused the request",
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
