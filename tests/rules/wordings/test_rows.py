@@ -51,10 +51,10 @@ def test_a_row_names_its_own_fixes_and_cause() -> None:
     ("old", "new", "words"),
     [
         ('remedy = "room"', 'remedy = "rom"', "there is no remedy 'rom'"),
-        ("scheduler:slurm", "scheduler:mine", "that coach cannot see"),
-        ("title = ", "titel = ", "titel is not known here"),
-        ("[[remedies.room]]", "[remedies.room]", "remedies must hold a list of tables"),
-        ("command = ", "changes = ", "changes is no table"),
+        ("scheduler:slurm", "scheduler:mine", "coach cannot see 'scheduler:mine'"),
+        ("title = ", "titel = ", "unknown key remedies.room[1].titel"),
+        ("[[remedies.room]]", "[remedies.room]", "expected a list; each: a table"),
+        ("command = ", "changes = ", "remedies.room[1].changes = 'du -sh {what}': expected a table"),
     ],
 )
 def test_a_mistake_in_a_remedy_is_named_with_its_place(old: str, new: str, words: str) -> None:
@@ -74,20 +74,20 @@ def test_a_file_may_hold_thresholds_alone() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('rule = "ENV010"', "", "group 1: rule is missing"),
-        ('kind = "full"', "kind = 3", "group 1: kind is not text"),
-        ("example = ", "exampel = ", "exampel is not known here"),
+        ('rule = "ENV010"', "", "the key group[1].rule is missing"),
+        ('kind = "full"', "kind = 3", "group[1].kind = 3: expected text"),
+        ("example = ", "exampel = ", "unknown key group[1].wording[1].exampel"),
         ('seen = "our prolog"', "", "give seen or source, the place where the wording occurred"),
         ("(?P<what>quota", "(?P<what>quota(", "missing ), unterminated subpattern"),
-        ("unless = 'rehearsal'", "unless = 'rehearsal('", "unless 'rehearsal(': missing )"),
+        ("unless = 'rehearsal'", "unless = 'rehearsal('", "group[1].unless = 'rehearsal(': missing )"),
         ("(?P<what>quota", "x{99999999999}(?P<what>quota", "the repetition number is too large"),
         pytest.param(
             "(?P<what>quota", "(" * 5000 + "(?P<what>quota", "maximum recursion depth exceeded", id="brackets"
         ),
         ("(?P<what>quota of /\\S+ used up)", "\\d+", None),
-        ("[[group]]", "[[groups]]", "groups is not known here"),
-        ("[[group.wording]]", "[group.wording]", "it has no wording"),
-        ("unless = 'rehearsal'", "any_level = 1", "any_level is neither true nor false"),
+        ("[[group]]", "[[groups]]", "unknown key groups"),
+        ("[[group.wording]]", "[group.wording]", "expected [[group.wording]]"),
+        ("unless = 'rehearsal'", "any_level = 1", "group[1].any_level = 1: expected true or false"),
         ("[[group]]", "[[group]", "Expected"),
     ],
 )
