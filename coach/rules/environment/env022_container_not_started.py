@@ -11,7 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.remedies import on_a_node, without_node
 from coach.rules.from_logs.aftermath import was_outlived
-from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 _MISSING = re.compile(r"[Nn]o such file or directory")
@@ -45,16 +45,18 @@ class ContainerNotStarted(EndingRule):
     code = "ENV022"
     name = "container-not-started"
     cause = "container_start"
+    sentences = by_field(
+        command="The container has no program {command} in its PATH",
+        image="The container image {image} could not be started: {why:.200}",
+        why="The container could not be started: {why:.200}",
+        otherwise="The container could not be started: {line:.200}",
+    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return not was_outlived(hit, snapshot, _LINES_WITHOUT)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        told = self._telling(hit, snapshot).fields
-        if "command" in told:
-            return f"The container has no program {told['command']} in its PATH"
-        what = f"The container image {told['image']}" if "image" in told else "The container"
-        return f"{what} could not be started: {told.get('why', hit.text).strip()[:200]}"
+        return super().summary(self._telling(hit, snapshot), snapshot)
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         telling = self._telling(hit, snapshot)
@@ -69,8 +71,8 @@ class ContainerNotStarted(EndingRule):
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         telling = self._telling(hit, snapshot)
-        words = telling.text if telling is not None else ""
-        if telling is not None and "command" in telling.fields:
+        words = telling.text
+        if "command" in telling.fields:
             yield Fix(
                 "Name the program by its full path in the image, or take an image that has it: see its PATH "
                 "with apptainer exec IMAGE sh -c 'echo $PATH'"

@@ -46,6 +46,7 @@ _LOST = re.compile(
     r"(?:closed|reset) by (?:remote )?peer|remote process (?:exited|exiting)|ncclRemoteError"
     r"|[Bb]roken pipe|Socket closed"
 )
+"""Words that only report that another rank is gone."""
 _ENDS_THE_REST = re.compile(r"[Ee]xited with exit code [1-9]|CANCELLED AT ")
 
 _END_WITH_STATUS = Fix(
@@ -247,11 +248,6 @@ def is_first_failure(hit: LogHit, snapshot: TargetSnapshot, *codes: int) -> bool
     return not told or int(told[-1].fields["exit_code"]) in codes
 
 
-def is_lost_peer(hit: LogHit) -> bool:
-    """True if the line only reports that another rank is gone."""
-    return bool(_LOST.search(hit.text))
-
-
 def left_silently(others: Iterable[LogHit], snapshot: TargetSnapshot) -> RankEnd | None:
     """The first failed rank, if it left no error of its own and all errors come from ranks that lost it.
 
@@ -285,7 +281,8 @@ def explains_a_kill(snapshot: TargetSnapshot) -> tuple[str, ...] | None:
     None if the kill came first; then the register's edges apply.
     """
     symptoms = [hit for hit in snapshot.log_hits if hit.rule in LOST_PEER]
-    if _was_killed_first(snapshot) or not symptoms:
+    first = first_failure(snapshot)
+    if (first is not None and first.exit_code == _SIGKILL) or not symptoms:
         return None
     if any(_follows_a_kill(symptom, snapshot) for symptom in symptoms):
         return None
@@ -321,17 +318,12 @@ def told_as_hidden(hit: Hit, snapshot: TargetSnapshot) -> Hit:
     )
 
 
-def _was_killed_first(snapshot: TargetSnapshot) -> bool:
-    first = first_failure(snapshot)
-    return first is not None and first.exit_code == _SIGKILL
-
-
 def _follows_a_kill(symptom: LogHit, snapshot: TargetSnapshot) -> bool:
     """True if the log reports a kill above the symptom. For a lost peer a kill below counts too, unless a
     launcher did it because another rank had failed."""
     kills = [kill for kill in hits_of(snapshot, KILL, "killed") if kill.file == symptom.file]
     return any(
-        kill.line < symptom.line or (is_lost_peer(symptom) and not _was_ended(kill, snapshot))
+        kill.line < symptom.line or (_LOST.search(symptom.text) and not _was_ended(kill, snapshot))
         for kill in kills
     )
 

@@ -217,7 +217,8 @@ class _Division:
         elif mark.signature == _REPORTED:
             self._divide(mark, mark.line + 1, self._end or mark.text, is_weak=True)
         elif mark.signature == _ENDED and _is_end(mark):
-            self._end, self._end_line = _words_of_end(mark), _last_line(mark)
+            kind, line = (mark.block.type, mark.block.error_line) if mark.block else (None, mark.line)
+            self._end, self._end_line = (kind or mark.text.strip())[:_MAX_ENDED_CHARS], line
         elif mark.line > self._end_line and self._is_start(mark):
             if self._end:
                 self._divide(mark, mark.line, self._end, is_weak=mark.signature != _STARTED)
@@ -265,16 +266,6 @@ def _is_end(mark: LogHit) -> bool:
     if block.is_ignored or block.process is not None or block.type is None:
         return False
     return next((frame.function for frame in block.frames), None) in ("<module>", None)
-
-
-def _last_line(mark: LogHit) -> int:
-    return mark.block.error_line if mark.block is not None else mark.line
-
-
-def _words_of_end(mark: LogHit) -> str:
-    block = mark.block
-    words = (block.type or "") if block is not None and block.type else mark.text.strip()
-    return words[:_MAX_ENDED_CHARS]
 
 
 def _from_line(tail: LogTail, line: int) -> LogTail:
