@@ -124,12 +124,15 @@ class EndingRule(Rule):
         if refusal is not None and self.is_mine(refusal):
             yield self._refused(refusal, lines, snapshot)
             return
-        lines = [hit for hit in hits_of(snapshot, self.code) if hit.signature not in self.details]
-        hits = [hit for hit in lines if self.counts(hit, snapshot)]
-        hits = hits or exceptions_of(self.code, snapshot)
+        hits = self.lines_that_count(snapshot) or exceptions_of(self.code, snapshot)
         hits = [hit for hit in hits if not _was_of_the_site(hit, snapshot)]
         if hits:
             yield self._ended(hits, snapshot)
+
+    def lines_that_count(self, snapshot: TargetSnapshot) -> list[LogHit]:
+        """The lines of the error itself."""
+        lines = [hit for hit in hits_of(snapshot, self.code) if hit.signature not in self.details]
+        return [hit for hit in lines if self.counts(hit, snapshot)]
 
     def _worst(self, hits: Sequence[LogHit]) -> Severity | None:
         """The severity of the line that says most; None: the rule's own."""

@@ -11,7 +11,6 @@ from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import is_below, is_monitor
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.outcome import exit_code_signature, is_first_failure
-from coach.rules.from_logs.quoted_evidence import hits_of
 from coach.rules.slurm.ended_by_slurm import REQUEUES
 
 _NAMES = {
@@ -81,7 +80,7 @@ class EndedBySignal(EndingRule):
 
     def _signal(self, snapshot: TargetSnapshot) -> str | None:
         """The name of the signal, from the hits that count."""
-        return _name([hit for hit in hits_of(snapshot, self.code) if self.counts(hit, snapshot)])
+        return _name(self.lines_that_count(snapshot))
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         name = self._signal(snapshot)
