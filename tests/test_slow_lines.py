@@ -47,7 +47,7 @@ PUT_TOGETHER = {
     "coach.node.time_limit._is_told": "a job's number, escaped, behind a fixed text",
     "coach.workflows.judging.job_files._number_in": "numbers of a job, escaped",
     "coach.launch.long_job._known_option": "the name of an option, and what follows without a loop in it",
-    "coach.rules.wordings.rows._compile": "compiled only, to see that it can be",
+    "coach.rules.wordings.rows._expression": "compiled only, to see that it can be",
     "coach.workflows.judging.rule_files.slow_text": "it measures how slow a pattern is",
     "coach.sources.logs.first_lines.learn": "a line of the log, escaped",
     "coach.sources.logs.scanner._pattern": "a signature: tried as such",
