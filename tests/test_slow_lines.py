@@ -45,7 +45,6 @@ OWN_TEXT = {
 PUT_TOGETHER = {
     "coach.launch.batch_file.faulty_line": "the words of sbatch, escaped, in a line of the user's own script",
     "coach.node.time_limit._is_told": "a job's number, escaped, behind a fixed text",
-    "coach.workflows.judging.job_files._number_in": "numbers of a job, escaped",
     "coach.launch.long_job._known_option": "the name of an option, and what follows without a loop in it",
     "coach.rules.wordings.rows._expression": "compiled only, to see that it can be",
     "coach.workflows.judging.rule_files.slow_text": "it measures how slow a pattern is",
@@ -67,8 +66,7 @@ PUT_TOGETHER = {
     "coach.recorder.anonymize.striker": "names, escaped",
     "coach.sources.logs.scanner._learn_layout": "one of the shapes of log_layout",
     "coach.sources.slurm.conf_file._value_in": "a name of slurm.conf, in the site's own file",
-    "coach.workflows.judging.job_files.kind_for": "names, escaped",
-    "coach.workflows.judging.job_files._elsewhere": "an output name of a script, as script_outputs makes it",
+    "coach.workflows.judging.job_files._step_log": "an output name of a script, as script_outputs makes it",
 }
 """Functions that put a pattern together at run time, and from what."""
 

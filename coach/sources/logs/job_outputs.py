@@ -50,8 +50,8 @@ _SUBMITTED = (*_ALWAYS, "SubmitLine", "JobName")
 """Older versions store at most the command that submitted the job."""
 MAX_NEIGHBOUR_QUERIES = 8
 """The tasks of a large array would ask once each."""
-_SOON_S = 600.0
-"""A job's own files may change so long after its end; a job that began meanwhile may have written them."""
+LATE_S = 600.0
+"""Seconds after a job's end in which its files may still change: network file systems flush buffers late."""
 MAX_NEIGHBOURS_S = 7 * 86400.0
 """The longest span for which accounting is asked for all jobs of a user. A longer one may return
 thousands."""
@@ -72,9 +72,7 @@ def neighbours_query(job: Job, now_s: float, fields: Sequence[str]) -> Query | N
     if not job.user or start_s is None or end_s is None or not 0 <= end_s - start_s <= MAX_NEIGHBOURS_S:
         return None
     separator = new_separator()
-    since, until = (
-        f"now-{max(0, math.ceil(now_s - time_s))}seconds" for time_s in (start_s, end_s + _SOON_S)
-    )
+    since, until = (f"now-{max(0, math.ceil(now_s - time_s))}seconds" for time_s in (start_s, end_s + LATE_S))
     argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, "-u", job.user, "-S", since, "-E", until)
     return Query(f"{QUESTION}-neighbours {job.job_id}", (*argv, "-o", ",".join(fields)), separator)
 
@@ -251,33 +249,21 @@ class OutputPaths:
         """True if the queue no longer has a job that was last seen in it, and its end is not known."""
         return job_id in self._recalled and not is_final(self._rows[job_id].state)
 
-    def beside(self, job: Job) -> list[Job]:
-        """Other known jobs in the same working directory, in one above it, or in one below it, also those
-        that Slurm has forgotten. For a job from accounting, accounting is asked once for those that coach has
-        never seen."""
-        self._ask_neighbours(job)
-        return [row for row in self.others(job) if _is_within_reach(row, job)]
-
-    def with_same_output(self, job: Job) -> list[Job]:
-        """Other known jobs that name the same file for their output. Components of a heterogeneous job share
-        one."""
-        paths = output_paths(job)
-        return [
-            row
-            for row in self.others(job)
-            if row.stdout is not None
-            and (row.stdout, row.work_dir) == (job.stdout, job.work_dir)
-            and _COMPONENT.sub("", row.job_id) != _COMPONENT.sub("", job.job_id)
-            and paths
-            and output_paths(row) == paths
-        ]
-
     def others(self, job: Job) -> list[Job]:
-        """All known jobs but this one, also those that Slurm has forgotten."""
+        """The other known jobs that ran while this one did or near it, so that a file may be theirs; also
+        those that Slurm has forgotten. For a job from accounting, accounting is asked once for those that
+        coach has never seen."""
+        self._ask_neighbours(job)
         if self._past is None:
             self._past = {row.job_id: row for row in reversed(list(self._remembered()))}
-        rows = list({**self._neighbours, **self._past, **self._rows}.values())
-        return [row for row in rows if row.job_id != job.job_id]
+        start_s, end_s = span_of(job)
+        whole = _COMPONENT.sub("", job.job_id)
+        return [
+            row
+            for row in {**self._neighbours, **self._past, **self._rows}.values()
+            if row.job_id != job.job_id and _COMPONENT.sub("", row.job_id) != whole and _has_run(row)
+            if span_of(row)[0] <= end_s + LATE_S and span_of(row)[1] >= start_s - LATE_S
+        ]
 
     def _is_due(self, job_id: str) -> bool:
         asked_s = self._asked_s.get(job_id)
@@ -343,12 +329,20 @@ def _is_part_of(job_id: str, whole: str) -> bool:
     return whole.isdecimal() and job_id.startswith((f"{whole}_", f"{whole}+"))
 
 
-def _is_within_reach(one: Job, other: Job) -> bool:
-    if one.work_dir is None or other.work_dir is None:
-        return False
-    # Compared as texts: a record of thousands of jobs is searched for each job.
-    first, second = f"{one.work_dir.rstrip('/')}/", f"{other.work_dir.rstrip('/')}/"
-    return first.startswith(second) or second.startswith(first)
+def _has_run(job: Job) -> bool:
+    """False for a job that waits, or was cancelled before its start."""
+    return job.state != "PENDING" and not (is_final(job.state) and job.nodes is None)
+
+
+def span_of(job: Job) -> tuple[float, float]:
+    """The start and the end of a job, in epoch seconds: for an unknown start its submission, for an end that
+    was not seen its time limit, with LATE_S for Slurm's grace."""
+    start_s = next((each for each in (job.start_time_s, job.submit_time_s) if each is not None), 0.0)
+    if is_final(job.state):
+        return start_s, job.end_time_s if job.end_time_s is not None else math.inf
+    if job.start_time_s is None or job.time_limit_s is None:
+        return start_s, math.inf
+    return start_s, start_s + job.time_limit_s + LATE_S
 
 
 def _numbers(job_ids: Iterable[str]) -> list[str]:

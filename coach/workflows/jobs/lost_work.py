@@ -16,9 +16,7 @@ from coach.model.training.checkpoint_files import Saved, SavedFound
 from coach.model.training.run import Run
 from coach.sources.io import Io, for_folder
 from coach.workflows.jobs.own_checkpoints import saved_below, saved_of_job
-from coach.workflows.judging.job_files import (
-    job_names,
-)
+from coach.workflows.judging.directory_files import job_names
 from coach.workflows.judging.targets import output_paths_of
 
 

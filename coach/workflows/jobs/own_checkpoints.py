@@ -17,7 +17,8 @@ from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.machine.user import user_name
 from coach.sources.runs.checkpoint_files import newest_saved, without_steps
 from coach.sources.slurm.client import own_queue
-from coach.workflows.judging.job_files import MAX_DEPTH, Kind, Rivals, Walk, names_job, window_of
+from coach.workflows.judging.directory_files import Walk
+from coach.workflows.judging.job_files import belonging_of
 
 _OF_A_RUN = "run.json"
 _WritersOf = Callable[[str, float], tuple[str, ...]]
@@ -33,7 +34,7 @@ def find_saved(io: Io, directory: Path, from_s: float, writers_of: _WritersOf = 
 
     Run directories of coach below it are left out: a run's checkpoints are searched in its own directory.
     """
-    walk = Walk(io, directory, MAX_DEPTH)
+    walk = Walk(io, directory)
     found = tuple(walk.paths())
     of_runs = tuple(path.removesuffix(_OF_A_RUN) for path in found if path.endswith(f"/{_OF_A_RUN}"))
     paths = tuple(path for path in found if not path.startswith(of_runs))
@@ -52,14 +53,13 @@ def saved_of_job(io: Io, job: Job, directory: Path, paths: OutputPaths) -> Saved
     queue = own_queue(io, user_name()).payload
     if isinstance(queue, JobList):
         paths.learn(queue.jobs)
-    window = window_of(job)
-    rivals = Rivals(io, job, window, paths)
-    from_s, _ = window.times_of(Kind.METRICS)
+    belonging = belonging_of(io, job, paths)
 
     def writers_of(path: str, time_s: float) -> tuple[str, ...]:
-        return () if names_job(job, without_steps(path)) else rivals.writers_of(directory / path, time_s)
+        is_own = belonging.has_number_in(without_steps(path))
+        return () if is_own else belonging.writers_of(directory / path, time_s)
 
-    return saved_below(io, directory, from_s, writers_of)
+    return saved_below(io, directory, belonging.from_s, writers_of)
 
 
 def saved_below(io: Io, directory: Path, from_s: float, writers_of: _WritersOf = _nobody) -> SavedFound:

@@ -34,8 +34,8 @@ from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.machine.user import user_name
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.workflows.backend import resolve_backend
+from coach.workflows.judging.directory_files import ForeignFiles
 from coach.workflows.judging.earlier_runs import rows_of
-from coach.workflows.judging.job_files import ForeignFiles
 from coach.workflows.judging.judge import Context, Draft, ReadTarget, among_others, by_itself, judge, rules_of
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import (

@@ -34,7 +34,7 @@ from coach.workflows.judging.targets import (
 if TYPE_CHECKING:
     from coach.sources.base import PollingSource
     from coach.sources.logs.job_outputs import OutputPaths
-    from coach.workflows.judging.job_files import ForeignFiles
+    from coach.workflows.judging.directory_files import ForeignFiles
 
 _STDIN = "<stdin>"
 _BITE_BYTES = 1 << 20

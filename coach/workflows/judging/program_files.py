@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from coach.model.errors import UserError
@@ -20,9 +21,15 @@ from coach.sources.logs.printed_metrics import PrintedMetrics, end_of_log
 from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
 from coach.sources.runs.run_files import read_run
-from coach.workflows.judging.job_files import Kind, Window, find_files, kind_of_program
+from coach.workflows.judging.directory_files import ForeignFiles, Found, Kind, find_files, kind_of
+from coach.workflows.judging.job_files import Belonging, Writer
 
-_AGAIN_S = 120.0
+_METRICS = re.compile(
+    r"(?:^|/)(?:(?:train(?:ing)?[_-])?(?:log|logs|history|progress|results)|train(?:ing)?)"
+    r"\.(?:csv|tsv|jsonl)$"
+)
+"""More names of metric files, from Keras' CSVLogger and similar: trusted only beside a program that is known
+to train."""
 _OUTPUT_OPTION = re.compile(
     r"(?:--?|\+{0,2}|(?<=\.))"
     r"(?:(?:output|out|logging|log|save|work|run|results?|experiment|exp|tensorboard|tb)[_-]?"
@@ -32,68 +39,48 @@ _OUTPUT_OPTION = re.compile(
 """Options by which frameworks name the directory for a run's results."""
 
 
-class ProgramFiles:
-    """The files; searched again from time to time, because they appear after the training has begun.
-
-    `runs` returns the user's other runs; it is called only if the directory is not the run's own.
-    """
-
-    def __init__(self, io: Io, run_dir: Path, runs: Callable[[], Sequence[Run]]) -> None:
-        self._io = io
-        self._run_dir = run_dir
-        self._runs = runs
-        self._looked_s = -math.inf
-        self._found: tuple[Path, ...] = ()
-        self.left_aside = ""
-        """The files that another run may have written, and that run; empty if every file is this run's."""
-
-    def metrics(self) -> tuple[Path, ...]:
-        """TensorBoard events, CSV, JSON lines and trainer_state.json that certainly belong to this run."""
-        if not self._looked_s <= self._io.now() < self._looked_s + _AGAIN_S:
-            self._found, self._looked_s = self._look(), self._io.now()
-        return self._found
-
-    def _look(self) -> tuple[Path, ...]:
-        self.left_aside = ""
-        inside = find_files(self._io, self._run_dir, kind_of_program, stays_inside=True).of(Kind.METRICS)
-        if inside:
-            return inside
-        try:
-            run = read_run(self._io, self._run_dir)
-        except (OSError, UserError):
-            return ()
-        start_s = run.started_time_s or run.created_time_s
-        places = places_of(run)
-        if start_s is None or not places:
-            return ()
-        window = Window(start_s, run.ended_time_s or math.inf)
-        for other in self._runs():
-            if other.run_dir == run.run_dir or not _do_meet(places, places_of(other)):
-                continue
-            other_start_s = other.started_time_s or other.created_time_s
-            if other_start_s is not None and window.is_shared_with(
-                other_start_s, _end_of(other, other_start_s)
-            ):
-                files = self._files_of(places, window)
-                self.left_aside = _said_aside(files, other, places) if files else ""
-                return ()
-        return self._files_of(places, window)
-
-    def _files_of(self, places: Sequence[Path], window: Window) -> tuple[Path, ...]:
-        return tuple(
-            path
-            for place in places
-            for path in find_files(self._io, place, kind_of_program, window).of(Kind.METRICS)
-        )
+def _look(io: Io, run_dir: Path, runs: Callable[[], Sequence[Run]]) -> Found:
+    """The files that certainly belong to this run. `runs` returns the user's other runs; it is called only if
+    the directory is not the run's own."""
+    inside = find_files(io, run_dir, _kind_of, stays_inside=True)
+    if inside.files:
+        return inside
+    try:
+        run = read_run(io, run_dir)
+    except (OSError, UserError):
+        return Found(None)
+    own = _writer_of(run)
+    if own is None:
+        return Found(None)
+    others = [_writer_of(other) for other in runs() if other.run_dir != run.run_dir]
+    belonging = Belonging(io, own, filter(None, others))
+    found = [find_files(io, Path(folder), _kind_of, belonging.owns) for folder in own.folders]
+    files = tuple(path for each in found for path in each.of(Kind.METRICS))
+    return Found(None, {Kind.METRICS: files}, left_out=belonging.left_out)
 
 
-def _said_aside(files: Sequence[Path], other: Run, places: Sequence[Path]) -> str:
-    """For example `metrics.csv and 2 more files in /srv/code may be of run y, which …`."""
-    place = next((place for place in places if files[0].is_relative_to(place)), files[0].parent)
-    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+def _kind_of(path: str) -> Kind | None:
+    is_metrics = kind_of(path) is Kind.METRICS or _METRICS.search(path)
+    return Kind.METRICS if is_metrics else None
+
+
+def _writer_of(run: Run) -> Writer | None:
+    """A run and the directories for its results; None if they or its start are not known."""
+    start_s, places = run.started_time_s or run.created_time_s, places_of(run)
+    if start_s is None or not places:
+        return None
+    return Writer(run.run_id, tuple(f"{place}/" for place in places), start_s, _end_of(run, start_s))
+
+
+def _said_aside(found: Found) -> str:
+    """The files that another run may have written, and that run; empty if every file is this run's. For
+    example `metrics.csv and 2 more files in /srv/code may be of run y, which …`."""
+    if not found.left_out:
+        return ""
+    (first, others), more = next(iter(found.left_out.items())), len(found.left_out) - 1
+    files = f"{first.name} and {more} more files" if more else first.name
     return (
-        f"{files[0].relative_to(place)}{more} in {place} may be of run {other.run_id}, which wrote there at "
-        "the same time: not read"
+        f"{files} in {first.parent} may be of run {others[0]}, which wrote there at the same time: not read"
     )
 
 
@@ -109,8 +96,8 @@ def run_metrics(
     if named:
         return ForeignMetricsSource(io, target, lambda: named)
     printed = PrintedMetrics(io, logs.paths, logs.start_of)
-    files = ProgramFiles(io, run_dir, runs)
-    program = ProgramMetricsSource(io, target, printed, files.metrics, lambda: files.left_aside)
+    files = ForeignFiles(io, partial(_look, io, run_dir, runs))
+    program = ProgramMetricsSource(io, target, printed, files.metrics, lambda: _said_aside(files.last))
     return RunMetricsSource(io, target, run_dir, logs.is_own_program, program)
 
 
@@ -155,9 +142,3 @@ def _named(words: Sequence[str]) -> Iterator[str]:
         value = found[1] if found[1] is not None else next(iter(words[index + 1 : index + 2]), "")
         if value and value[0] not in "-$~":
             yield value
-
-
-def _do_meet(places: Sequence[Path], others: Sequence[Path]) -> bool:
-    return any(
-        place.is_relative_to(other) or other.is_relative_to(place) for place in places for other in others
-    )

@@ -46,7 +46,14 @@ from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.run_list import RunListSource
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.client import JobsSource, ask_private_kinds
-from coach.workflows.judging.job_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
+from coach.workflows.judging.directory_files import (
+    ForeignFiles,
+    directory_files,
+    find_files,
+    is_metrics,
+    kind_of,
+)
+from coach.workflows.judging.job_files import job_files
 from coach.workflows.judging.program_files import foreign_metrics
 from coach.workflows.judging.run_sources import Signatures, run_sources
 from coach.workflows.judging.run_sources import SourceFactory as SourceFactory
@@ -309,8 +316,8 @@ def target_sources(
 def foreign_files(target: Target, io: Io, output_paths: OutputPaths) -> ForeignFiles:
     """The files of a job that coach did not launch, or of a directory that is not a run's."""
     if target.kind is TargetKind.JOB:
-        return JobFiles(io, target.name, output_paths, target.logs, target.metrics)
-    return DirectoryFiles(io, target.path or Path(), target.logs, target.metrics)
+        return job_files(io, target.name, output_paths, target.logs, target.metrics)
+    return directory_files(io, target.path or Path(), target.logs, target.metrics)
 
 
 def jobs_source(io: Io, backend: str, settings: Settings, user: str) -> PollingSource:
@@ -349,7 +356,7 @@ def _at_path(io: Io, text: str, path: Path) -> Target | None:
         return Target(text, TargetKind.LOG, path)
     except (OSError, ValueError):
         return Target(text, TargetKind.LOG, path) if _exists(io, path) else None
-    if DirectoryFiles(io, path).is_empty:
+    if not find_files(io, path, kind_of, stays_inside=True).files:
         raise UserError(
             f"{text}: a directory without run.json, and without logs or metrics of names that coach knows",
             "give a run directory or a log file",

@@ -106,21 +106,21 @@ def test_a_job_from_accounting_gets_its_neighbours_that_coach_has_never_seen() -
     io = _Slurm()
     io.answers["job-files 19"] = lambda query: CommandResult(query, 1, b"", "Invalid job id", 0.0, 0.1)
 
-    def row(job_id: str, folder: str) -> str:
-        times = "2026-11-21T12:00:00|SEP2026-11-21T12:00:00|SEP2026-11-21T13:00:00"
+    def row(job_id: str, hour: int) -> str:
+        times = f"2026-11-21T{hour}:00:00|SEP2026-11-21T{hour}:00:00|SEP2026-11-21T{hour + 1}:00:00"
         head = f"{job_id}|SEP{job_id}|SEPada|SEPFAILED|SEPnode2|SEP{times}"
-        return f"{head}|SEP90|SEP{folder}|SEP|SEP|SEPtrain|SEP\n"
+        return f"{head}|SEP90|SEP/w|SEP|SEP|SEPtrain|SEP\n"
 
-    io.answer("job-files-accounting 19", lambda query: row("19", "/w").encode())
+    io.answer("job-files-accounting 19", lambda query: row("19", 12).encode())
     io.answer(
         "job-files-neighbours 19",
-        lambda query: (row("19", "/w") + row("20", "/w") + row("21", "/elsewhere")).encode(),
+        lambda query: (row("19", 12) + row("20", 12) + row("21", 15)).encode(),
     )
     paths = OutputPaths(io)
     job = paths.row("19")
     assert job is not None
-    assert [row.job_id for row in paths.beside(job)] == ["20"]
-    assert [row.job_id for row in paths.beside(job)] == ["20"]
+    assert [row.job_id for row in paths.others(job)] == ["20"]
+    assert [row.job_id for row in paths.others(job)] == ["20"]
     assert len(io.asked) == 3, "the neighbours are asked for once"
 
 

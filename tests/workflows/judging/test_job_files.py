@@ -13,7 +13,8 @@ from coach.model.slurm.cluster import Job
 from coach.rules.registry import build, signatures
 from coach.sources.io import SystemIo
 from coach.sources.logs.job_outputs import OutputPaths
-from coach.workflows.judging.job_files import MAX_ENTRIES, DirectoryFiles, JobFiles, Kind
+from coach.workflows.judging.directory_files import MAX_ENTRIES, ForeignFiles, Kind, directory_files
+from coach.workflows.judging.job_files import job_files as find_job_files
 from tests.sources.fake_io import FakeIo
 
 START_S, END_S = 10_000.0, 13_600.0
@@ -25,10 +26,10 @@ JOB = Job(
 )
 
 
-def job_files(io: FakeIo, *others: Job, job: Job = JOB, forgotten: tuple[Job, ...] = ()) -> JobFiles:
+def job_files(io: FakeIo, *others: Job, job: Job = JOB, forgotten: tuple[Job, ...] = ()) -> ForeignFiles:
     paths = OutputPaths(io, lambda: forgotten)
     paths.learn([job, *others])
-    return JobFiles(io, job.job_id, paths)
+    return find_job_files(io, job.job_id, paths)
 
 
 def write(io: FakeIo, path: str, at_s: float = START_S + 60) -> None:
@@ -160,6 +161,19 @@ def test_files_that_may_belong_to_another_job_are_left_out_and_named() -> None:
     assert "other jobs that ran there too (18)" in files.lines()[0]
 
 
+def test_a_file_with_the_number_of_a_job_or_that_slurm_names_for_it_is_that_jobs() -> None:
+    io = FakeIo()
+    other = replace(JOB, job_id="9", work_dir="/elsewhere", stdout="/w/logs/notes-17.out")
+    rival = replace(JOB, job_id="18")
+    for path in ("logs/notes-17.out", "logs/healthy17-9.out", "9/metrics.csv", "17/train.log"):
+        write(io, f"/w/{path}")
+    for path in ("17/metrics.csv", "17/18/metrics.csv", "trainer_state.json"):
+        write(io, f"/w/{path}")
+    files = job_files(io, other, rival)
+    assert names(files.logs()) == ["slurm-17.out", "17/train.log"]
+    assert names(files.metrics()) == ["17/metrics.csv"]
+
+
 def test_a_job_that_slurm_has_forgotten_may_still_be_the_writer() -> None:
     io = FakeIo()
     write(io, "/w/a/metrics.csv")
@@ -281,7 +295,7 @@ def test_a_running_job_is_looked_at_again_for_new_files() -> None:
 def test_files_that_a_person_names_take_the_place_of_those_that_would_be_found() -> None:
     io = FakeIo()
     write(io, "/w/metrics.csv")
-    files = JobFiles(io, "17", OutputPaths(io), (Path("/mine.log"),), (Path("/mine.csv"),))
+    files = find_job_files(io, "17", OutputPaths(io), (Path("/mine.log"),), (Path("/mine.csv"),))
     assert (files.logs(), files.metrics()) == ((Path("/mine.log"),), (Path("/mine.csv"),))
 
 
@@ -291,7 +305,7 @@ def test_files_that_a_person_names_take_the_place_of_those_that_would_be_found()
 def test_a_directory_is_one_to_be_read_when_a_log_or_metrics_lie_in_it(name: str, is_empty: bool) -> None:
     io = FakeIo()
     write(io, f"/w/sub/{name}", 5.0)
-    assert DirectoryFiles(io, Path("/w")).is_empty is is_empty
+    assert (not directory_files(io, Path("/w")).found().files) is is_empty
 
 
 def test_a_link_that_leads_out_of_a_checked_directory_is_named_and_not_followed(tmp_path: Path) -> None:
@@ -307,7 +321,7 @@ def test_a_link_that_leads_out_of_a_checked_directory_is_named_and_not_followed(
     (checked / "again").symlink_to("inner")
     (tmp_path / "link").symlink_to(checked)
     for named in (checked, tmp_path / "link"):
-        files = DirectoryFiles(SystemIo({}), named)
+        files = directory_files(SystemIo({}), named)
         assert sorted(path.name for path in files.logs()) == ["same.log", "train.log"]
         assert files.lines()[-1] == f"not followed, as they lead out of {named}: file.log, folder"
 
@@ -373,7 +387,7 @@ def test_the_log_is_found_among_a_hundred_thousand_files(tmp_path: Path) -> None
 
     for name in ("slurm-17.out", "metrics.csv"):
         (tmp_path / name).write_text("step 1\n")
-    found = DirectoryFiles(CrowdedIo({}), tmp_path).found()
+    found = directory_files(CrowdedIo({}), tmp_path).found()
     assert not found.is_whole
     assert found.files[Kind.LOG] == (tmp_path / "slurm-17.out",)
     assert found.files[Kind.METRICS] == (tmp_path / "metrics.csv",)
