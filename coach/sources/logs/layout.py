@@ -9,7 +9,7 @@ line_text. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
@@ -81,10 +81,11 @@ class Layout:
 
 def layout_of(data: bytes) -> Layout:
     """Learn the layout from the first bytes of a log."""
-    lines = decode(ANSI.sub(b"", data)).replace("\r\n", "\n").split("\n")[:-1]
+    data = ANSI.sub(b"", data).replace(b"\r\n", b"\n")
+    lines = decode(data).split("\n")[:-1]
     width = _width_of([line for line in lines if "\r" not in line])
     if width is not None:
-        lines = list(_joined(lines, width))
+        lines = decode(join_broken(data, width)[0]).split("\n")
     said = [line for line in lines if line.strip()]
     if len(said) < _MIN_LINES:
         return Layout(width=width)
@@ -182,15 +183,6 @@ def _may_be_wrapped(data: bytes, start: int, prefix: bytes, length: int) -> bool
 
 def _whole(begun: list[bytes]) -> list[bytes]:
     return [b"".join(begun), *[b""] * (len(begun) - 1)]
-
-
-def _joined(lines: Sequence[str], width: int) -> Iterator[str]:
-    begun = ""
-    for line in lines:
-        begun += line
-        if len(line) != width:
-            yield begun
-            begun = ""
 
 
 def _width_of(lines: Sequence[str]) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime
 from itertools import islice
 
 from coach.runs import SAID_OF_END
@@ -49,7 +49,7 @@ MAX_PREFIXES = 3
 _MAX_SHOWN_CHARS = 4096
 
 _TIME_STAMP = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: ?(Z|[+-]\d\d:?\d\d)(?!\d))?"
+    r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?: ?(Z|[+-]\d\d:?\d\d)(?!\d))?"
 )
 _MAX_TIME_STAMP_COLUMN = 80
 _CANCELLED_AT = "CANCELLED AT "
@@ -149,21 +149,10 @@ def parse_time_s(words: str) -> float | None:
         found = _TIME_STAMP.match(words, place + len(_CANCELLED_AT)) if place >= 0 else None
         if found is None:
             return None
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
     try:
-        moment = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second))  # noqa: DTZ001 (the zone follows)
-        if zone is not None:
-            moment = moment.replace(tzinfo=_parse_zone(zone))
-        return moment.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
+        return datetime.fromisoformat(found[1] + (found[2] or "")).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def _parse_zone(zone: str) -> timezone:
-    if zone == "Z":
-        return UTC
-    offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
-    return timezone(-offset if zone[0] == "-" else offset)
 
 
 def start_of_line(text: bytes, place: int, start: int) -> int:
