@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from coach import runs
@@ -12,9 +13,10 @@ from coach.model.training.trace import TraceReport
 from coach.runs import expand_home
 from coach.sources.io import Io, for_folder
 from coach.sources.metrics.trace_file import read_trace
+from coach.workflows.judging.directory_files import Walk
 from coach.workflows.judging.targets import TargetKind, resolve_target
 
-_ENDINGS = (".json.gz", ".json")
+_is_trace = re.compile(r"\.json(?:\.gz)?$").search
 _DEEPEST = 2
 """Levels below a directory that are searched: TensorBoard's handler makes a folder of its own."""
 
@@ -23,9 +25,9 @@ def trace_report(text: str, settings: Settings, io: Io, backend: str, user: str)
     """The path and report of the newest trace of a run, a directory or a file. Raises UserError if there is
     none."""
     path = expand_home(text).absolute()
-    if not path.name.endswith(_ENDINGS):
-        path, io = _newest(text, path, settings, io, backend, user)
     try:
+        if not _is_trace(path.name):
+            path, io = _newest(text, path, settings, io, backend, user)
         return path, report(read_trace(io, path))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
@@ -41,28 +43,14 @@ def _newest(text: str, path: Path, settings: Settings, io: Io, backend: str, use
                 f"{text}: not a run, nor a folder with traces", "name the trace: a .json or .json.gz file"
             )
         folder, io = runs.RunPaths(target.path).profile_dir, for_folder(io, target.path)
-    found = _traces_in(folder, io, _DEEPEST)
+    found = [
+        (io.modified_s(folder / name), folder / name)
+        for name in Walk(io, folder, _is_trace, max_depth=_DEEPEST).paths()
+        if _is_trace(name)
+    ]
     if not found:
         raise UserError(
             f"{text}: no trace in {folder}",
             "`coach launch profile` makes one; torch.profiler's export_chrome_trace of your own program too",
         )
     return max(found)[1], io
-
-
-def _traces_in(folder: Path, io: Io, deeper: int) -> list[tuple[float, Path]]:
-    try:
-        names = io.list_dir(folder)
-    except OSError:
-        return []
-    found: list[tuple[float, Path]] = []
-    for name in names:
-        path = folder / name
-        if name.endswith(_ENDINGS):
-            try:
-                found.append((io.modified_s(path), path))
-            except OSError:
-                continue
-        elif deeper and path.is_dir():
-            found += _traces_in(path, io, deeper - 1)
-    return found
