@@ -237,7 +237,7 @@ class Checker:
         if past is None or this is None or (this.failure is None and this.samples_per_s is None):
             return
         known = known_runs(self._settings, self._io)
-        past.catch_up(this, known, self._io, self._judge_past)
+        past.catch_up(this, known, self._judge_past)
 
     def _judge_past(self, past: Run | Job) -> None:
         """Judge an earlier run or job by itself, so that its end is remembered. Raises UserError."""

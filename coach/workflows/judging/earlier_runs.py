@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coach import runs
@@ -28,8 +27,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.node.secret_words import mask_text
 from coach.rules.engine import Engine
-from coach.sources.io import Io
 from coach.sources.machine.user import user_name
+from coach.sources.runs.run_sizes import size_of_tree
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.runs.verdicts import Verdicts
 from coach.sources.slurm.node_sets import expand_nodes
@@ -108,9 +107,7 @@ class PastRuns:
     def forget(self, target: str) -> None:
         self._looks.pop(target, None)
 
-    def catch_up(
-        self, this: PastRun, known: Iterable[Run], io: Io, judge: Callable[[Run | Job], object]
-    ) -> None:
+    def catch_up(self, this: PastRun, known: Iterable[Run], judge: Callable[[Run | Job], object]) -> None:
         """Judge its earlier attempts that nobody has judged yet. `known` are runs, newest first;
         `judge` notes the end of one."""
         judged = {past.target for past in self._verdicts.read().values() if past.is_judged}
@@ -118,9 +115,7 @@ class PastRuns:
         earlier: list[Run | Job] = [
             run
             for run in known
-            if run.run_id not in left_out
-            and _is_earlier_run(run, this)
-            and _size(io, Path(run.run_dir)) <= MAX_CAUGHT_UP_BYTES
+            if run.run_id not in left_out and _is_earlier_run(run, this) and _is_small(run)
         ]
         earlier += [
             job
@@ -202,17 +197,8 @@ def rows_of(each: Run | Job) -> JobList:
     return JobList((each,) if isinstance(each, Job) else (), False)
 
 
-def _size(io: Io, run_dir: Path) -> int:
-    paths, total = runs.RunPaths(run_dir), 0
-    files = [paths.stdout_log, paths.stderr_log]
-    for folder in (paths.metrics_dir, paths.telemetry_dir):
-        try:
-            files += [folder / name for name in io.list_dir(folder)]
-        except OSError:
-            continue
-    for file in files:
-        try:
-            total += io.size(file)
-        except OSError:
-            continue
-    return total
+def _is_small(run: Run) -> bool:
+    paths = runs.RunPaths(run.run_dir)
+    read = (paths.stdout_log, paths.stderr_log, paths.metrics_dir, paths.telemetry_dir)
+    sizes = [size_of_tree(path) for path in read]
+    return None not in sizes and sum(filter(None, sizes)) <= MAX_CAUGHT_UP_BYTES

@@ -66,12 +66,14 @@ class RoomNow:
 
 def room_words(space: Space | None, quota: Quota | None) -> str | None:
     """The room that is left where hardly any is; None if there is room, or if it is unknown."""
-    if space is not None and space.free_bytes < MIN_LEFT_BYTES:
-        return f"only {format_bytes(space.free_bytes)} were free on its file system"
-    if space is not None and space.free_inodes is not None and space.free_inodes < MIN_LEFT_FILES:
-        return f"only {space.free_inodes} more files fitted on its file system"
-    if quota is not None and quota.left_bytes is not None and quota.left_bytes < MIN_LEFT_BYTES:
-        return f"only {format_bytes(quota.left_bytes)} of your quota were left"
-    if quota is not None and quota.left_files is not None and quota.left_files < MIN_LEFT_FILES:
-        return f"only {quota.left_files} more files were left of your quota"
+    free, files = (space.free_bytes, space.free_inodes) if space is not None else (None, None)
+    left, left_files = (quota.left_bytes, quota.left_files) if quota is not None else (None, None)
+    if free is not None and free < MIN_LEFT_BYTES:
+        return f"only {format_bytes(free)} were free on its file system"
+    if files is not None and files < MIN_LEFT_FILES:
+        return f"only {files} more files fitted on its file system"
+    if left is not None and left < MIN_LEFT_BYTES:
+        return f"only {format_bytes(left)} of your quota were left"
+    if left_files is not None and left_files < MIN_LEFT_FILES:
+        return f"only {left_files} more files were left of your quota"
     return None

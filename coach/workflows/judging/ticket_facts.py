@@ -117,7 +117,7 @@ def times(subject: Subject, now_s: float) -> dict[str, str]:
     first question."""
     has_ended = subject.snapshot.has_ended
     is_waiting = subject.job is not None and subject.job.state == "PENDING"
-    submitted, started, ended = (next((each for each in known if each), None) for known in _clocks(subject))
+    submitted, started, ended = _clocks(subject)
     if is_waiting:
         started = None  # Slurm's forecast, not a start
     told = {"submitted": moment(submitted), "started": moment(started), "ended": moment(ended)}
@@ -134,13 +134,13 @@ def times(subject: Subject, now_s: float) -> dict[str, str]:
     return found
 
 
-def _clocks(subject: Subject) -> tuple[list[float | None], ...]:
-    """For each of its three times, the values that are known, best first: Slurm, the job itself, its run."""
+def _clocks(subject: Subject) -> Iterator[float | None]:
+    """When it was submitted, started and ended, by the first that knows: Slurm, the job itself, its run."""
     job, run, exit_ = subject.job, subject.snapshot.run, subject.snapshot.exit
     of_job = (None,) * 3 if job is None else (job.submit_time_s, job.start_time_s, job.end_time_s)
     of_run = (None,) * 3 if run is None else (run.submitted_time_s, run.started_time_s, run.ended_time_s)
     of_exit = (None, None, exit_.ended_time_s if exit_ is not None else None)
-    return tuple(list(known) for known in zip(of_job, of_exit, of_run, strict=True))
+    return (next(filter(None, known), None) for known in zip(of_job, of_exit, of_run, strict=True))
 
 
 def _span(seconds: float) -> str:
@@ -171,23 +171,17 @@ def script(subject: Subject, io: Io) -> dict[str, Any]:
     """The batch script: the one coach submitted, or the one from Slurm, accounting or the file itself."""
     run, job = subject.snapshot.run, subject.job
     told: dict[str, Any] = {
+        **dict.fromkeys(("origin", "problem", "text")),
         "command": _command(subject.record),
-        "origin": None,
-        "problem": None,
-        "text": None,
     }
     if run is not None:
         path = runs.RunPaths(run.run_dir).job_script
         try:
-            text = (
-                for_folder(io, Path(run.run_dir))
-                .read(path, 0, _MAX_SCRIPT_BYTES)
-                .decode("utf-8", "surrogateescape")
-            )
+            data = for_folder(io, Path(run.run_dir)).read(path, 0, _MAX_SCRIPT_BYTES)
         except OSError as error:
             told["problem"] = f"{path}: {error.strerror or error}"
         else:
-            text = _without_record(text)
+            text = _without_record(data.decode("utf-8", "surrogateescape"))
             return {**told, "origin": f"written by coach, {path}", "text": text}
     if subject.job_id is None:
         return {**told, "problem": told["problem"] or "Slurm does not know it as a job"}
@@ -265,8 +259,7 @@ def _node_names(subject: Subject, checked: Checked) -> list[str]:
     measurements."""
     rows = [subject.job, *(part.snapshot.job for part in checked.parts)]
     told = [row.nodes for row in rows if row is not None and row.nodes]
-    measured = checked.history.nodes
-    return told or list(_table(_exit_record(subject), "nodes")) or list(measured)
+    return told or list(_table(_exit_record(subject), "nodes")) or list(checked.history.nodes)
 
 
 def slurm_record(subject: Subject, worst: Job | None, io: Io) -> dict[str, Any] | None:
@@ -277,12 +270,8 @@ def slurm_record(subject: Subject, worst: Job | None, io: Io) -> dict[str, Any] 
 
 def _exit_record(subject: Subject) -> Mapping[str, Any]:
     """exit.json of a run: it has the nodes when Slurm has forgotten the job."""
-    if subject.snapshot.run is None:
-        return {}
-    try:
-        return runs.read_json(runs.RunPaths(subject.snapshot.run.run_dir).exit_json)
-    except runs.RunFileError:
-        return {}
+    run = subject.snapshot.run
+    return runs.read_json_if_any(runs.RunPaths(run.run_dir).exit_json) if run is not None else {}
 
 
 def _node_lines(node: Node) -> Iterator[str]:
