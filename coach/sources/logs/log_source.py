@@ -145,6 +145,7 @@ class LogSource:
     become known late."""
 
     name = "log"
+    interval_s = INTERVAL_S
 
     def __init__(
         self,
@@ -152,11 +153,9 @@ class LogSource:
         target: str,
         files: Callable[[], Sequence[Path]],
         signatures: Callable[[], Sequence[Signature]],
-        interval_s: float = INTERVAL_S,
         start_of: Callable[[Path], int] = lambda path: 0,
     ) -> None:
         """`start_of`: number of bytes at a file's beginning that were written before the target."""
-        self.interval_s = interval_s
         self._io = io
         self._target = target
         self._files = files

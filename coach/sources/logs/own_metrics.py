@@ -73,6 +73,7 @@ class ProgramMetricsSource:
     """Follows the numbers that a program prints, or else the files that its framework writes."""
 
     name = "metrics"
+    interval_s = foreign_metrics.INTERVAL_S
 
     def __init__(
         self,
@@ -81,10 +82,8 @@ class ProgramMetricsSource:
         printed: PrintedMetrics,
         files: Callable[[], Sequence[Path]],
         left_aside: Callable[[], str] = str,
-        interval_s: float = foreign_metrics.INTERVAL_S,
     ) -> None:
         """`files`: metric files of the framework. `left_aside`: why other files are not read."""
-        self.interval_s = interval_s
         self._io = io
         self._target = target
         self._printed = printed
@@ -127,26 +126,14 @@ class ProgramMetricsSource:
                 yield replace(reading, is_caught_up=is_caught_up)
 
     def _read_printed(self, start_s: float) -> Reading:
-        error, payload, is_caught_up = None, None, True
+        chunk, error = None, None
         try:
             steps, events = self._printed.read()
-            payload, is_caught_up = (
-                MetricsChunk(self._target, tuple(steps), tuple(events), self._printed.is_restart),
-                self._printed.is_caught_up,
-            )
+            chunk = MetricsChunk(self._target, tuple(steps), tuple(events), self._printed.is_restart)
         except OSError as problem:
             error = describe(problem)
-        now_s = self._io.now()
-        return Reading(
-            self.name,
-            now_s,
-            now_s - start_s,
-            payload,
-            error,
-            self._target,
-            0,
-            is_caught_up or error is not None,
-        )
+        now_s, is_caught_up = self._io.now(), error is not None or self._printed.is_caught_up
+        return Reading(self.name, now_s, now_s - start_s, chunk, error, self._target, 0, is_caught_up)
 
 
 def _anew(reading: Reading) -> Reading:

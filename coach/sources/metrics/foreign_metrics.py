@@ -250,11 +250,9 @@ class ForeignMetricsSource:
     only after the training has begun."""
 
     name = "metrics"
+    interval_s = INTERVAL_S
 
-    def __init__(
-        self, io: Io, target: str, files: Callable[[], Sequence[Path]], interval_s: float = INTERVAL_S
-    ) -> None:
-        self.interval_s = interval_s
+    def __init__(self, io: Io, target: str, files: Callable[[], Sequence[Path]]) -> None:
         self._io = io
         self._target = target
         self._files = files

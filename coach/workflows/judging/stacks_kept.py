@@ -46,31 +46,27 @@ def with_stacks(diagnosis: Diagnosis, snapshot: TargetSnapshot, settings: Settin
     first = next(iter(diagnosis.findings), None)
     if first is None:
         return diagnosis
-    told = None
     if first.cause == "slurm_timeout" and snapshot.has_ended:
-        told = _at_its_end(first, snapshot, settings)
+        (since_s, until_s), moment = _times(snapshot), "before its end"
     elif first.cause == "hang" and snapshot.state == "RUNNING":
-        told = _in_a_hang(first, snapshot, settings)
-    return diagnosis if told is None else replace(diagnosis, findings=(told, *diagnosis.findings[1:]))
+        # Only stacks of the silence itself count: the job may have worked before.
+        since_s, until_s, moment = first.since_s, snapshot.now_s, "ago"
+    else:
+        return diagnosis
+    kept = _newest(snapshot, settings, since_s, until_s)
+    if kept is None or until_s is None:
+        return diagnosis
+    words = f"stacks taken {rough_age(until_s - kept.taken_s)} {moment}: {kept.sentence}"
+    evidence = Evidence(words, str(kept.path), 1)
+    if first.cause == "hang":
+        first = _in_a_hang(first, kept, evidence)
+    else:
+        first = replace(first, evidence=(*first.evidence, evidence))
+    return replace(diagnosis, findings=(first, *diagnosis.findings[1:]))
 
 
-def _at_its_end(first: Finding, snapshot: TargetSnapshot, settings: Settings) -> Finding | None:
-    start_s, end_s = _times(snapshot)
-    kept = None if end_s is None else _newest(snapshot, settings, start_s, end_s)
-    if kept is None or end_s is None:
-        return None
-    told = f"stacks taken {rough_age(end_s - kept.taken_s)} before its end: {kept.sentence}"
-    return replace(first, evidence=(*first.evidence, Evidence(told, str(kept.path), 1)))
-
-
-def _in_a_hang(first: Finding, snapshot: TargetSnapshot, settings: Settings) -> Finding | None:
-    """Only stacks of the silence itself count: the job may have worked before."""
-    now_s = snapshot.now_s
-    kept = None if now_s is None else _newest(snapshot, settings, first.since_s, now_s)
-    if kept is None or now_s is None:
-        return None
-    told = f"stacks taken {rough_age(now_s - kept.taken_s)} ago: {kept.sentence}"
-    evidence = (Evidence(told, str(kept.path), 1), *first.evidence)
+def _in_a_hang(first: Finding, kept: _Kept, stacks: Evidence) -> Finding:
+    evidence = (stacks, *first.evidence)
     if kept.apart is None:
         return replace(first, evidence=evidence)
     look = Fix(
@@ -88,14 +84,14 @@ def _in_a_hang(first: Finding, snapshot: TargetSnapshot, settings: Settings) -> 
 
 
 def _newest(
-    snapshot: TargetSnapshot, settings: Settings, after_s: float | None, until_s: float
+    snapshot: TargetSnapshot, settings: Settings, after_s: float | None, until_s: float | None
 ) -> _Kept | None:
     """The newest summary of the job, if it was written in this time: job numbers are given again."""
+    if after_s is None or until_s is None:
+        return None
     paths = (max(folder.glob(f"*/{_SUMMARY}"), default=None) for folder in _folders(snapshot, settings))
     kept = (_read(path) for path in paths if path is not None)
-    return next(
-        (each for each in kept if each and after_s is not None and after_s <= each.taken_s <= until_s), None
-    )
+    return next((each for each in kept if each and after_s <= each.taken_s <= until_s), None)
 
 
 def _folders(snapshot: TargetSnapshot, settings: Settings) -> Iterable[Path]:

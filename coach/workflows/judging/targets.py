@@ -36,8 +36,7 @@ from coach.model.training.log import Signature
 from coach.model.training.run import Run
 from coach.sources.base import PollingSource
 from coach.sources.io import Io, for_folder
-from coach.sources.logs.job_outputs import OutputPaths
-from coach.sources.logs.job_row import JobRowSource
+from coach.sources.logs.job_outputs import JobRowSource, OutputPaths
 from coach.sources.logs.log_source import LogSource
 from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.machine.local_cluster import LocalClusterSource

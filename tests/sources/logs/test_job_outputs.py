@@ -12,8 +12,7 @@ from coach.model.reading import JobRow
 from coach.model.slurm.cluster import Job
 from coach.sources.io import CommandResult, Query
 from coach.sources.logs import job_outputs
-from coach.sources.logs.job_outputs import OutputPaths, parse_accounting
-from coach.sources.logs.job_row import INTERVAL_S, JobRowSource
+from coach.sources.logs.job_outputs import ROW_INTERVAL_S, JobRowSource, OutputPaths, parse_accounting
 from tests.sources.fake_io import FakeIo
 
 JOB = Job(
@@ -234,11 +233,11 @@ def test_another_users_active_job_is_queried_each_minute_and_an_own_one_never() 
         assert isinstance(reading.payload, JobRow)
         assert reading.payload.job is not None
         assert (reading.payload.job.user, reading.payload.job.state) == ("ada", "RUNNING")
-        io.now_s += INTERVAL_S
+        io.now_s += ROW_INTERVAL_S
     assert len(io.asked) == 3
     for _ in range(3):
         list(own.poll())
-        io.now_s += INTERVAL_S
+        io.now_s += ROW_INTERVAL_S
     assert len(io.asked) == 4
 
 
