@@ -16,7 +16,7 @@ from itertools import islice
 
 from coach.model.training.metrics import WORDS_OF_TOTAL_LOSS
 from coach.sources.logs.line_text import parse_time_s
-from coach.sources.metrics.quantities import LINE_KEY, Quantity, quantity_of
+from coach.sources.metrics.quantities import LINE_KEY, quantity_of
 from coach.sources.values import whole
 
 MAX_CHARS = 2048
@@ -144,26 +144,27 @@ def _named_numbers(text: str, part: str | None) -> dict[str, float]:
     record: dict[str, float] = {}
     for found in islice(_NUMBER.finditer(text), _MAX_NUMBERS):
         name = _name_before(text, found.start(), part)
-        if name is not None and not (_ROUNDED.fullmatch(found[0]) and _is_rate(name)):
+        if name is not None and not (_ROUNDED.fullmatch(found[0]) and _field_of(name) == "lr"):
             record.setdefault(name, _value_of(name, found))
     _add_accuracies(record, text)
     return record
 
 
-def _is_rate(name: str) -> bool:
+def _field_of(name: str) -> str | None:
+    """The field of a step that a name stands for: `loss`, `accuracy`, `lr`."""
     quantity = quantity_of(name)
-    return quantity is not None and quantity.field == "lr"
+    return quantity.field if quantity is not None else None
 
 
 def _has_loss(record: Mapping[str, float]) -> bool:
     """True if a loss is among the names, of the training or of an evaluation."""
-    return any(quantity.field == "loss" for quantity in _known(record))
+    return any(_field_of(name) == "loss" for name in record)
 
 
 def _value_of(name: str, found: re.Match[str]) -> float:
     """The number; of an accuracy such as `9800/10000` the share."""
-    value, quantity = float(found[0].replace(",", "")), quantity_of(name)
-    of = _OF.match(found.string, found.end()) if quantity and quantity.field == "accuracy" else None
+    value = float(found[0].replace(",", ""))
+    of = _OF.match(found.string, found.end()) if _field_of(name) == "accuracy" else None
     return value / float(of[1]) if of is not None and value <= float(of[1]) > 0 else value
 
 
@@ -181,8 +182,7 @@ def _is_batch(text: str) -> bool:
 
 def _evaluated(name: str) -> str:
     """The name of a loss or an accuracy as that of an evaluation."""
-    quantity = quantity_of(name)
-    return f"val {name}" if quantity is not None and quantity.field in ("loss", "accuracy") else name
+    return f"val {name}" if _field_of(name) in ("loss", "accuracy") else name
 
 
 def _name_before(text: str, place: int, part: str | None = None) -> str | None:
@@ -240,8 +240,7 @@ def _add_position(record: dict[str, float], text: str) -> bool:
 def _add_accuracies(record: dict[str, float], text: str) -> None:
     for found in _PERCENT.finditer(text):
         name = _name_before(text, found.start()) or ""
-        quantity = quantity_of(name)
-        if quantity is not None and quantity.field == "accuracy":
+        if _field_of(name) == "accuracy":
             record.setdefault(name, float(found[1]) / 100)
 
 
@@ -351,20 +350,16 @@ class LineNumbers:
         Before its first step is complete, a bar shows 0 with the values of that step.
         """
         repeated = [name for name, value in record.items() if self._evaluated.get(name) == value]
-        for name, value in list(record.items()):
-            quantity = quantity_of(name)
-            if quantity is not None and quantity.is_evaluation:
-                self._evaluated[name] = value
+        self._evaluated |= {name: value for name, value in record.items() if _is_evaluation(name)}
         for name in repeated:
             del record[name]
         number = record.get("position", record.get("step", 0.0))  # a bar may tell the step beside its place
         place = record.get("epoch"), number
         if place == self._last_position or not number:
-            for name in [name for name in record if not _is_evaluation(name)]:
-                if quantity_of(name) is not None:
-                    del record[name]
+            for name in [name for name in record if _field_of(name) and not _is_evaluation(name)]:
+                del record[name]
         self._last_position = place
-        return any(True for _ in _known(record))
+        return any(map(_field_of, record))
 
 
 class _StepCount:
@@ -407,12 +402,7 @@ def training_loss_of(record: Mapping[str, float]) -> str | None:
 
 
 def _is_training_loss(name: str) -> bool:
-    quantity = quantity_of(name)
-    return quantity is not None and quantity.field == "loss" and not quantity.is_evaluation
-
-
-def _known(record: Mapping[str, float]) -> Iterable[Quantity]:
-    return (quantity for name in record if (quantity := quantity_of(name)) is not None)
+    return _field_of(name) == "loss" and not _is_evaluation(name)
 
 
 def _is_evaluation(name: str) -> bool:

@@ -294,11 +294,7 @@ class LogScanner:
             if not signature.reads_source and around.shows_program:
                 continue
             fields = {key: value for key, value in match.groupdict().items() if value is not None}
-            rank, time_s = line.rank, parse_time_s(line.raw)
-            hit = LogHit(
-                *(signature.rule, signature.name, self._file, number, line.text, fields, rank, time_s),
-                wording=signature,
-            )
+            hit = replace(self._hit(_kind_of(signature), number, line, fields), wording=signature)
             if around.reader is None:
                 yield index, hit
             elif around.reader.is_closed:
@@ -322,12 +318,8 @@ class LogScanner:
                 signature = self._signatures[index]
                 found = search(signature, self._pattern(index), row)
                 if found is not None:
-                    number, time_s = text.number_at(start + place), parse_time_s(line.raw)
-                    yield LogHit(
-                        *(signature.rule, signature.name, self._file, number, line.text),
-                        *(found.groupdict(), line.rank, time_s),
-                        row=row,
-                    )
+                    number, fields = text.number_at(start + place), found.groupdict()
+                    yield replace(self._hit(_kind_of(signature), number, line, fields), row=row)
 
     def _lines_of_table(self, block: bytes) -> Iterator[tuple[int, bytes]]:
         """(offset, line) from the open table's rows, or the first header, to the end of the block."""
@@ -357,8 +349,10 @@ class LogScanner:
         for place, data, pattern in self._first_lines.places(block):
             line, number = self._line_of(data), text.number_at(start + place)
             if number > NUM_LINES and pattern.match(line.words):
-                time_s = parse_time_s(line.raw)
-                yield LogHit(MARK, FIRST_LINE, self._file, number, line.text, {}, line.rank, time_s)
+                yield self._hit((MARK, FIRST_LINE), number, line, {})
+
+    def _hit(self, kind: tuple[str, str], number: int, line: _Line, fields: dict[str, str]) -> LogHit:
+        return LogHit(*kind, self._file, number, line.text, fields, line.rank, parse_time_s(line.raw))
 
     def _wait(self, hit: LogHit, reader: ErrorReader, chain: tuple[ErrorBlock, ...]) -> None:
         """Hold back a hit until its block is complete."""

@@ -115,12 +115,18 @@ class PastRuns:
         earlier: list[Run | Job] = [
             run
             for run in known
-            if run.run_id not in left_out and _is_earlier_run(run, this) and _is_small(run)
+            if run.run_id not in left_out
+            and work_of(run, None) == this.work
+            and _has_ended_before(this, run.state, run.ended_time_s)
+            and _is_small(run)
         ]
         earlier += [
             job
             for job in self._seen_jobs()
-            if job.job_id not in left_out and job.stdout is not None and _is_earlier_job(job, this)
+            if job.job_id not in left_out
+            and job.stdout is not None
+            and work_of(None, job) == this.work
+            and _has_ended_before(this, job.state, job.end_time_s)
         ]
         for each in earlier[:MAX_CAUGHT_UP]:
             try:
@@ -150,19 +156,9 @@ class PastRuns:
         return self._seen
 
 
-def _is_earlier_run(run: Run, this: PastRun) -> bool:
-    is_of_work = work_of(run, None) == this.work
-    return is_of_work and is_final(run.state) and _has_ended_before(this, run.ended_time_s)
-
-
-def _is_earlier_job(job: Job, this: PastRun) -> bool:
-    is_of_work = work_of(None, job) == this.work
-    return is_of_work and is_final(job.state) and _has_ended_before(this, job.end_time_s)
-
-
-def _has_ended_before(this: PastRun, ended_s: float | None) -> bool:
+def _has_ended_before(this: PastRun, state: str | None, ended_s: float | None) -> bool:
     begin_s = this.submitted_s or this.started_s or 0.0
-    return (ended_s or begin_s) < begin_s
+    return is_final(state) and (ended_s or begin_s) < begin_s
 
 
 def note_accounting(settings: Settings, told: Iterable[PastJob]) -> None:
