@@ -61,10 +61,8 @@ thousands."""
 
 def accounting_query(job_ids: Iterable[str], fields: Sequence[str] = _TOLD) -> Query:
     """A query for these jobs, however long ago they ended."""
-    separator = new_separator()
     which = ",".join(job_ids)
-    argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, "-j", which, "-o", ",".join(fields))
-    return Query(f"{QUESTION}-accounting {which}", argv, separator)
+    return _accounting(f"accounting {which}", ("-j", which), fields)
 
 
 def neighbours_query(job: Job, now_s: float, fields: Sequence[str]) -> Query | None:
@@ -73,10 +71,14 @@ def neighbours_query(job: Job, now_s: float, fields: Sequence[str]) -> Query | N
     start_s, end_s = job.start_time_s, job.end_time_s
     if not job.user or start_s is None or end_s is None or not 0 <= end_s - start_s <= MAX_NEIGHBOURS_S:
         return None
-    separator = new_separator()
     since, until = (f"now-{max(0, math.ceil(now_s - time_s))}seconds" for time_s in (start_s, end_s + LATE_S))
-    argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, "-u", job.user, "-S", since, "-E", until)
-    return Query(f"{QUESTION}-neighbours {job.job_id}", (*argv, "-o", ",".join(fields)), separator)
+    return _accounting(f"neighbours {job.job_id}", ("-u", job.user, "-S", since, "-E", until), fields)
+
+
+def _accounting(subject: str, which: Sequence[str], fields: Sequence[str]) -> Query:
+    separator = new_separator()
+    argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, *which, "-o", ",".join(fields))
+    return Query(f"{QUESTION}-{subject}", argv, separator)
 
 
 def parse_accounting(text: str, separator: str, fields: Sequence[str] = _TOLD) -> list[Job]:
@@ -283,20 +285,16 @@ class OutputPaths:
         self._error = _failure(result) or "Slurm has forgotten the job"
         if result.returncode == 0:
             self._take(_jobs_of(result), wanted)
-        missing = wanted - self._rows.keys()
-        if missing:
+        if missing := wanted - self._rows.keys():
             known = set(self._rows)
             self._take(self._remembered(), missing)
             self._recalled |= self._rows.keys() - known
-        missing -= self._rows.keys()
-        if missing:
+        if missing := wanted - self._rows.keys():
             self._take(self._ask_accounting(missing), missing)
 
     def _seen_to_end(self) -> list[Job]:
         """The remembered jobs that had ended when they were last seen."""
-        newest: dict[str, Job] = {}
-        for job in self._remembered():
-            newest.setdefault(job.job_id, job)
+        newest = {job.job_id: job for job in reversed([*self._remembered()])}
         return [job for job in newest.values() if is_final(job.state)]
 
     def _ask_accounting(self, job_ids: Iterable[str]) -> Iterable[Job]:

@@ -39,9 +39,6 @@ class Names:
     job_name: str
     user: str
     node: str | None
-    step: str = "batch"
-    node_index: str = "0"
-    task: str = "0"
 
 
 def expand(pattern: str, names: Names, work_dir: Path) -> Path | None:
@@ -49,7 +46,7 @@ def expand(pattern: str, names: Names, work_dir: Path) -> Path | None:
     known yet. A backslash switches off all patterns."""
     if "\\" in pattern:
         return work_dir / _ESCAPED.sub(r"\1", pattern)
-    values = _values(names)
+    values = values_of(names)
     if any(letter in values and values[letter] is None for _, letter in _PATTERN.findall(pattern)):
         return None
     return work_dir / _PATTERN.sub(lambda found: _expanded(found, values), pattern)
@@ -91,19 +88,20 @@ def names_of(job: Job) -> Names | None:
     )
 
 
-def _values(names: Names) -> Mapping[str, str | None]:
+def values_of(names: Names) -> Mapping[str, str | None]:
+    """Letter of each pattern → its value for the batch step."""
     task = _NO_TASK if names.array_task is None else names.array_task
     return {
         "%": "%",
         "A": names.array_job_id,
         "a": task,
         "b": str(int(task) % 10) if task.isdecimal() else None,
-        "J": names.job_id if names.step == "batch" else f"{names.job_id}.{names.step}",
+        "J": names.job_id,
         "j": names.job_id,
         "N": names.node,
-        "n": names.node_index,
-        "s": names.step,
-        "t": names.task,
+        "n": "0",
+        "s": "batch",
+        "t": "0",
         "u": names.user,
         "x": names.job_name,
     }

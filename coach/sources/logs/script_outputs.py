@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from coach.sources.logs.output_path import Names
+from coach.sources.logs.output_path import Names, values_of
 
 MAX_NAMES = 32
 _MAX_UNKNOWN = 6
@@ -33,8 +33,9 @@ _SWITCH = re.compile(
     r"|preserve-env|contiguous|disable-status|spread-job)$|-[luvQkKOXEZs]+$"
 )
 _UNKNOWN = re.compile(r"%\d*[\w%]|\$\([^)]{0,500}\)|`[^`]{0,500}`|\$\{?\w{1,100}+[^}/]{0,200}\}|\$\w+|[*?]")
-_SHAPES = {"t": r"\d+", "n": r"\d+", "s": r"\w+", "J": r"\d+\.\w+", "N": r"[\w.-]+", "%": "%"}
+_SHAPES = {"t": r"\d+", "n": r"\d+", "s": r"\w+", "J": r"\d+\.\w+", "N": r"[\w.-]+"}
 """Form of the values that only the step knows, for srun's patterns."""
+_OF_THE_JOB = frozenset("Aajux%")
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 _TEXT = re.compile(r"\.(?:out|err|log|txt)$")
 _DATA = re.compile(
@@ -105,18 +106,12 @@ def _filled(path: str, variables: Mapping[str, str]) -> str:
 def _pattern(path: str, names: Names) -> str:
     """A regular expression for the path; "" if it would match any file."""
     path = path.removeprefix("./")
-    known = {
-        "j": names.job_id,
-        "A": names.array_job_id,
-        "a": names.array_task,
-        "x": names.job_name,
-        "u": names.user,
-    }
+    known = values_of(names)
     parts, end = [], 0
     for unknown in _UNKNOWN.finditer(path):
         letter = unknown[0][-1] if unknown[0][0] == "%" else ""
-        told = known.get(letter)
-        stands_for = _SHAPES.get(letter, ".*") if told is None else re.escape(told)
+        value = known.get(letter) if letter in _OF_THE_JOB else None
+        stands_for = _SHAPES.get(letter, ".*") if value is None else re.escape(value)
         parts += [re.escape(path[end : unknown.start()]), stands_for]
         end = unknown.end()
     name = _UNKNOWN.sub(lambda found: "x" if found[0][0] == "%" else "", path.rpartition("/")[2])

@@ -18,6 +18,7 @@ from coach.late import late
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
 from coach.sources.io import Io
 from coach.sources.machine.user import user_name
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
@@ -98,20 +99,17 @@ def keep(
     whose = snapshot.run or snapshot.job
     if whose is None or not is_final(_text(verdict, "state")):
         return
-    if whose.user not in (None, user_name()):
-        if snapshot.run is None and snapshot.job is not None and snapshot.job.submit_time_s is not None:
-            # Another user's job is not remembered among the own ones, but can be asked for again by its id.
-            keep_verdict_of_job(settings.cache_dir, snapshot.job.job_id, snapshot.job.submit_time_s, verdict)
-        return
-    if snapshot.run is not None:
-        if is_by_job or not settings.is_readonly:
-            keep_verdict_of_run(Path(snapshot.run.run_dir), verdict)
-    elif snapshot.job is not None and snapshot.job.submit_time_s is not None:
-        job = snapshot.job
-        if len(verdict.get("jobs", ())) < 2:  # the row of a whole array is no row of the queue
+    is_own = whose.user in (None, user_name())
+    if isinstance(whose, Run):
+        if is_own and (is_by_job or not settings.is_readonly):
+            keep_verdict_of_run(Path(whose.run_dir), verdict)
+    elif whose.submit_time_s is not None:
+        # Another user's job is not remembered among the own ones, but can be asked for again by its id. The
+        # row of a whole array is no row of the queue.
+        if is_own and len(verdict.get("jobs", ())) < 2:
             # The next call compares it with the job of that id, and notices if Slurm has reused the id.
-            remember_jobs(SeenJobs(settings.cache_dir), [job], user_name(), io.now())
-        keep_verdict_of_job(settings.cache_dir, job.job_id, snapshot.job.submit_time_s, verdict)
+            remember_jobs(SeenJobs(settings.cache_dir), [whose], user_name(), io.now())
+        keep_verdict_of_job(settings.cache_dir, whose.job_id, whose.submit_time_s, verdict)
 
 
 def _text(value: Mapping[str, Any], key: str) -> str | None:

@@ -13,7 +13,6 @@ from coach.sources.logs.output_path import Names, expand, output_paths
 
 BATCH = Names("4937", "4937", None, "na me", "root", "node1")
 TASK = Names("4945", "4938", "3", "arr", "root", "node1")
-STEP = replace(TASK, step="0", task="1", node_index="1", node="node2")
 JOB = Job("17", "train", "ada", "RUNNING", None, "gpu", "node[07-09]", *(None,) * 9, work_dir="/home/ada")
 
 
@@ -34,7 +33,6 @@ JOB = Job("17", "train", "ada", "RUNNING", None, "gpu", "node[07-09]", *(None,) 
             "a-4945=batch=node1=4945=04945=4938=3=arr=003=04938.out",
         ),
         ("%b=%3b", replace(TASK, array_task="14"), "4=004"),
-        ("step-%J-%s-%n-%t-%N-%5j.out", STEP, "step-4945.0-0-1-1-node2-04945.out"),
         ("esc\\%j.out", BATCH, "esc%j.out"),
         ("esc\\\\%j-%x.out", BATCH, "esc\\%j-%x.out"),
         ("sub%.out", BATCH, "sub%.out"),
