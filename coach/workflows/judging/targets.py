@@ -52,6 +52,7 @@ from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.client import JobsSource, ask_private_kinds
 from coach.workflows.judging.directory_files import (
     ForeignFiles,
+    Found,
     directory_files,
     find_files,
     is_metrics,
@@ -288,33 +289,25 @@ def target_sources(
 ) -> Mapping[str, SourceFactory]:
     """The sources that follow a target, by `source:target`. `files`: a foreign target's, if the caller
     reports them. `index` saves reading the files of ended runs."""
-    name, path = target.name, target.path
-    if target.kind in (TargetKind.JOB, TargetKind.DIRECTORY):
-        found, is_job = files or foreign_files(target, io, output_paths), target.kind is TargetKind.JOB
-        printed = found.logs_with_numbers if is_job and not target.metrics else None
-        row: dict[str, SourceFactory] = {
-            f"row:{name}": lambda: JobRowSource(io, name, output_paths, user_name())
-        }
-        return {
-            f"log:{name}": lambda: LogSource(
-                found.io, name, found.logs, lambda: found.signatures(signatures())
-            ),
-            f"metrics:{name}": lambda: foreign_metrics(found.io, name, found.metrics, printed),
-            **(row if is_job else {}),
-            f"flight:{name}": lambda: FlightRecorderSource(found.io, name, found.dumps),
-        }
-    if path is None:
+    name, kind = target.name, target.kind
+    if kind is TargetKind.RUN and target.path is not None:
+        runs_here = partial(list_runs, io, target.path.parent, index)
+        named = target.logs, target.metrics
+        return _run_sources(io, name, target.path, output_paths, runs_here, look, signatures, *named)
+    if kind not in (TargetKind.JOB, TargetKind.DIRECTORY, TargetKind.LOG):
         return {}
-    if target.kind is TargetKind.LOG:
-        named = target.logs or (() if is_metrics(path) else (path,))
-        numbers = target.metrics or ((path,) if is_metrics(path) else ())
-        return {
-            f"log:{name}": lambda: LogSource(io, name, lambda: named, signatures),
-            f"metrics:{name}": lambda: foreign_metrics(io, name, lambda: numbers, lambda: named),
-        }
-    runs_here = partial(list_runs, io, path.parent, index)
-    named_files = target.logs, target.metrics
-    return _run_sources(io, name, path, output_paths, runs_here, look, signatures, *named_files)
+    found = files or foreign_files(target, io, output_paths)
+    reads_printed = kind is TargetKind.LOG or (kind is TargetKind.JOB and not target.metrics)
+    printed = found.logs_with_numbers if reads_printed else None
+    sources: dict[str, SourceFactory] = {
+        f"log:{name}": lambda: LogSource(found.io, name, found.logs, lambda: found.signatures(signatures())),
+        f"metrics:{name}": lambda: foreign_metrics(found.io, name, found.metrics, printed),
+    }
+    if kind is TargetKind.JOB:
+        sources[f"row:{name}"] = lambda: JobRowSource(io, name, output_paths, user_name())
+    if kind is not TargetKind.LOG:
+        sources[f"flight:{name}"] = lambda: FlightRecorderSource(found.io, name, found.dumps)
+    return sources
 
 
 def _run_sources(
@@ -344,10 +337,14 @@ def _run_sources(
 
 
 def foreign_files(target: Target, io: Io, output_paths: OutputPaths) -> ForeignFiles:
-    """The files of a job that coach did not launch, or of a directory that is not a run's."""
+    """The files of a job that coach did not launch, of a directory that is not a run's, or of a log."""
+    logs, metrics, path = target.logs, target.metrics, target.path or Path()
     if target.kind is TargetKind.JOB:
-        return job_files(io, target.name, output_paths, target.logs, target.metrics)
-    return directory_files(io, target.path or Path(), target.logs, target.metrics)
+        return job_files(io, target.name, output_paths, logs, metrics)
+    if target.kind is TargetKind.DIRECTORY:
+        return directory_files(io, path, logs, metrics)
+    own = () if is_metrics(path) else (path,), (path,) if is_metrics(path) else ()
+    return ForeignFiles(io, lambda: Found(None), logs=logs or own[0], metrics=metrics or own[1])
 
 
 def jobs_source(io: Io, backend: str, settings: Settings, user: str) -> PollingSource:
