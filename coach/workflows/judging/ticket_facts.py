@@ -73,29 +73,30 @@ def _record(snapshot: TargetSnapshot) -> Mapping[str, Any]:
 
 def job_facts(subject: Subject) -> dict[str, Any]:
     """The job and its requested resources; unknown facts are left out."""
-    run, exit_ = subject.snapshot.run, subject.snapshot.exit
-    parts: tuple[Mapping[str, Any], ...] = (
-        {"job id": subject.job_id},
-        {"run id": run.run_id, "run directory": run.run_dir, "name": run.recipe, "user": run.user}
-        if run
-        else {},
-        {"state": subject.snapshot.state, "exit code": exit_.exit_code if exit_ else None},
-        {"cluster": subject.cluster},
-        _of_row(subject.job) if subject.job is not None else {},
-        {f"{name} requested": value for name, value in _table(subject.record, "resources").items()},
-    )
-    facts: dict[str, Any] = {}
-    for part in parts:  # the run's own values are kept where Slurm has none
-        facts |= {name: value for name, value in part.items() if name not in facts or value not in (None, "")}
+    facts = {
+        "job id": subject.job_id,
+        **_of_run(subject),
+        "state": subject.snapshot.state,
+        "exit code": subject.snapshot.exit.exit_code if subject.snapshot.exit is not None else None,
+        "cluster": subject.cluster,
+        **(_of_row(subject.job) if subject.job is not None else {}),
+        **{f"{name} requested": value for name, value in _table(subject.record, "resources").items()},
+    }
     return {name: value for name, value in facts.items() if value not in (None, "")}
 
 
+def _of_run(subject: Subject) -> dict[str, Any]:
+    run = subject.snapshot.run
+    if run is None:
+        return {}
+    return {"run id": run.run_id, "run directory": run.run_dir, "name": run.recipe, "user": run.user}
+
+
 def _of_row(job: Job) -> dict[str, Any]:
+    known = {"name": job.name, "user": job.user, "reason": job.reason, "exit code": job.exit_code}
     return {
-        "name": job.name,
-        "user": job.user,
-        "reason": job.reason,
-        "exit code": job.exit_code,
+        # The run's own values are kept where Slurm has none.
+        **{name: value for name, value in known.items() if value not in (None, "")},
         "account": job.account,
         "QOS": job.qos,
         "partition": job.partition,
