@@ -18,7 +18,7 @@ from pathlib import Path
 from coach.model.reading import JobRow, Reading
 from coach.model.slurm.cluster import Job, is_final
 from coach.sources.io import CommandResult, Io, Query, new_separator
-from coach.sources.logs.output_path import output_paths
+from coach.sources.logs.output_path import output_options, output_paths
 from coach.sources.slurm.job_summaries import JobSummaries
 from coach.sources.slurm.queue import jobs_by_id_query, parse_jobs
 from coach.sources.slurm.text import failure_words, optional, parse_time
@@ -31,18 +31,6 @@ ROW_INTERVAL_S = 60.0
 _NUMBER = re.compile(r"\d+")
 _MINUTES = re.compile(r"[0-9]{1,9}")
 _COMPONENT = re.compile(r"\+\d+$")
-_OUTPUT_OPTIONS = {"-o": "stdout", "--output": "stdout", "-e": "stderr", "--error": "stderr"}
-
-_SWITCHES = frozenset(
-    {
-        *("--parsable", "--wait", "-W", "--hold", "-H", "--exclusive", "--requeue", "--no-requeue"),
-        *("--quiet", "-Q", "--verbose", "-v", "--overcommit", "-O", "--oversubscribe", "-s", "--contiguous"),
-        *("--no-kill", "-k", "--nice", "--propagate", "--reboot", "--spread-job", "--use-min-nodes"),
-        *("--ignore-pbs", "--get-user-env"),
-    }
-)
-"""Options of sbatch without a value, or whose value can only follow a `=`."""
-
 _ALWAYS = (
     *("JobID", "JobIDRaw", "User", "State", "NodeList", "Submit", "Start", "End", "TimelimitRaw", "WorkDir"),
 )
@@ -116,29 +104,11 @@ def _of_columns(row: dict[str, str]) -> dict[str, str]:
 
 
 def _of_submit_line(line: str) -> dict[str, str]:
-    """The output options before the script; the script's own arguments follow it. Accounting stores no
-    quotes, so words are split at blanks.
+    """The output options before the script. Accounting stores no quotes, so words are split at blanks.
 
     Empty if there is no output option: it may then be in the script, which is not stored.
     """
-    found: dict[str, str] = {}
-    takes: str | None = None
-    for word in line.split()[1:]:
-        name, equals, value = word.partition("=")
-        if name == "--wrap" or (takes is None and not word.startswith("-")):
-            break
-        if not word.startswith("-"):
-            if takes in _OUTPUT_OPTIONS:
-                found[_OUTPUT_OPTIONS[takes]] = word
-            takes = None
-        elif not word.startswith("--") and len(word) > 2:  # joined with its value or with other switches
-            if word[:2] in _OUTPUT_OPTIONS:
-                found[_OUTPUT_OPTIONS[word[:2]]] = word[2:]
-            takes = None
-        else:
-            if equals and name in _OUTPUT_OPTIONS:
-                found[_OUTPUT_OPTIONS[name]] = value
-            takes = None if equals or name in _SWITCHES else name
+    found = output_options(line.split()[1:])
     return found if "stdout" in found else {}
 
 

@@ -8,7 +8,7 @@ same in all versions that were tried. All functions are pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -25,6 +25,13 @@ _PADDED = frozenset("aAbjnst")
 _MAX_WIDTH = 10
 _NO_TASK = str(2**32 - 2)
 """slurmd's value of %a for a job that is not part of an array."""
+_OPTIONS = {"-o": "stdout", "--output": "stdout", "-e": "stderr", "--error": "stderr"}
+_SWITCH = re.compile(
+    r"--(?:parsable|hold|exclusive|requeue|no-requeue|quiet|verbose|overcommit|oversubscribe|contiguous|no-kill"
+    r"|nice|propagate|reboot|spread-job|use-min-nodes|ignore-pbs|get-user-env|label|unbuffered|overlap|exact|pty"
+    r"|kill-on-bad-exit|multi-prog|preserve-env|disable-status)|-[EHKOQXZklsuv]"
+)
+"""Options of srun and sbatch without a value, or whose value can only follow a `=`."""
 _JOB_ID = re.compile(r"(\d+)(?:_(\d+))?(?:\+\d+)?")
 
 
@@ -50,6 +57,29 @@ def expand(pattern: str, names: Names, work_dir: Path) -> Path | None:
     if any(letter in values and values[letter] is None for _, letter in _PATTERN.findall(pattern)):
         return None
     return work_dir / _PATTERN.sub(lambda found: _expanded(found, values), pattern)
+
+
+def output_options(words: Iterable[str], *, is_srun: bool = False) -> dict[str, str]:
+    """The values of the output options, as `stdout` and `stderr`, among the words behind sbatch or srun. The
+    options behind the script or program are its own."""
+    found: dict[str, str] = {}
+    option: str | None = None
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name == "--wrap" or (option is None and not word.startswith("-")):
+            break
+        if not word.startswith("-"):
+            name, value = option or "", word
+        elif not word.startswith("--") and len(word) > 2:  # joined with its value or with other switches
+            name, equals, value = word[:2], "=", word[2:]
+        elif not equals:
+            is_wait = name in ("-W", "--wait") and not is_srun  # srun waits for a number of seconds
+            option = None if is_wait or _SWITCH.fullmatch(name) else name
+            continue
+        if name in _OPTIONS:
+            found[_OPTIONS[name]] = value
+        option = None
+    return found
 
 
 def output_paths(job: Job) -> tuple[Path, ...] | None:

@@ -75,7 +75,8 @@ class PrintedMetrics:
         self._io = io
         self._logs = logs
         self._start_of = start_of
-        self._logs_read: dict[Path, _FollowedLog] = {}
+        self._followers: dict[Path, FileFollower] = {}
+        self._numbers: dict[Path, PrintedNumbers] = {}
         self._followed: Path | None = None
         self.num_steps = 0
         """Number of steps that were read so far."""
@@ -92,42 +93,27 @@ class PrintedMetrics:
         events: list[MetricEvent] = []
         self.is_caught_up, self.is_restart = True, False
         for path in paths:
-            log = self._logs_read.setdefault(path, _FollowedLog(self._io, path, self._start_of(path)))
+            follower = self._followers.setdefault(
+                path, FileFollower(self._io, path, offset=self._start_of(path))
+            )
             try:
-                new_steps, new_events = log.read()
+                bite = follower.read()
             except FileNotFoundError:
                 continue
-            self.is_caught_up = self.is_caught_up and log.is_caught_up
-            self.is_restart = self.is_restart or log.is_restart
+            before = self._numbers.setdefault(path, PrintedNumbers())
+            # Slurm empties the log of a requeued job.
+            numbers = self._numbers[path] = PrintedNumbers() if bite.is_restart else before
+            new_steps, new_events = numbers.take(bite.data)
+            self.is_caught_up = self.is_caught_up and bite.is_caught_up
+            is_anew = bite.is_restart and before.has_loss
+            self.is_restart = self.is_restart or numbers.is_restart or is_anew
             steps += new_steps
             events += new_events
             self.num_steps += len(new_steps)
-            if log.numbers.has_loss:
+            if numbers.has_loss:
                 self._followed = path
                 break
         return steps, events
-
-
-class _FollowedLog:
-    """The numbers of one growing log."""
-
-    def __init__(self, io: Io, path: Path, start: int) -> None:
-        self.numbers = PrintedNumbers()
-        self.is_caught_up = True
-        self.is_restart = False
-        self._follower = FileFollower(io, path, offset=start)
-
-    def read(self) -> tuple[list[Step], list[MetricEvent]]:
-        """New steps and events. Raises OSError."""
-        bite = self._follower.read()
-        had_loss = self.numbers.has_loss
-        if bite.is_restart:
-            # Slurm empties the log of a requeued job.
-            self.numbers = PrintedNumbers()
-        self.is_caught_up = bite.is_caught_up
-        news = self.numbers.take(bite.data)
-        self.is_restart = self.numbers.is_restart or (bite.is_restart and had_loss)
-        return news
 
 
 class PrintedNumbers:

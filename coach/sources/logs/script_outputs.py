@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from coach.sources.logs.output_path import Names, values_of
+from coach.sources.logs.output_path import Names, output_options, values_of
 
 MAX_NAMES = 32
 _MAX_UNKNOWN = 6
@@ -26,12 +26,6 @@ _ASSIGNED = re.compile(
     rf"^[ \t]*(?:export\s+|readonly\s+)?(?P<name>\w+)=(?P<value>(?:{_WORD})*+)[ \t]*$", re.MULTILINE
 )
 _SRUN = re.compile(r"(?:^|[\s;|&(])srun\s")
-_OUTPUT = re.compile(r"(?:--(?:output|error)(?:=(?P<long>.*))?|-[oe](?P<short>.*))$")
-_SWITCH = re.compile(
-    r"--(?:label|unbuffered|overlap|exact|exclusive|pty|verbose|quiet|no-kill|kill-on-bad-exit|overcommit"
-    r"|multi-prog"
-    r"|preserve-env|contiguous|disable-status|spread-job)$|-[luvQkKOXEZs]+$"
-)
 _UNKNOWN = re.compile(r"%\d*[\w%]|\$\([^)]{0,500}\)|`[^`]{0,500}`|\$\{?\w{1,100}+[^}/]{0,200}\}|\$\w+|[*?]")
 _SHAPES = {"t": r"\d+", "n": r"\d+", "s": r"\w+", "J": r"\d+\.\w+", "N": r"[\w.-]+"}
 """Form of the values that only the step knows, for srun's patterns."""
@@ -55,33 +49,15 @@ def named_outputs(script: str, names: Names) -> tuple[str, ...]:
 def _paths(lines: str, variables: Mapping[str, str]) -> Iterator[str]:
     for line in lines.splitlines():
         for started in islice(_SRUN.finditer(line), MAX_NAMES):
-            said = (_filled(path, variables) for path in _of_srun(line[started.end() :]))
-            yield from (path for path in said if not _DATA.search(path))
+            words = (word[0] for word in _TOKEN.finditer(line, started.end()))
+            for name in output_options(words, is_srun=True).values():
+                path = _filled(_unquoted(name), variables)
+                if not _DATA.search(path):
+                    yield path
         for found in (*_REDIRECTED.finditer(line), *_TEE.finditer(line)):
             path = _filled(_unquoted(found["file"]), variables)
             if _TEXT.search(path):
                 yield path
-
-
-def _of_srun(rest: str) -> Iterator[str]:
-    """The output files among srun's own options; options behind the program belong to the program."""
-    takes_value, is_output = False, False
-    for found in _TOKEN.finditer(rest):
-        token = found[0]
-        if takes_value:
-            if is_output:
-                yield _unquoted(token)
-            takes_value = is_output = False
-        elif not token.startswith("-"):
-            return
-        elif (output := _OUTPUT.match(token)) is not None:
-            path = _unquoted(output["long"] or output["short"] or "")
-            takes_value = is_output = not path
-            if path:
-                yield path
-        else:
-            is_glued = "=" in token or (not token.startswith("--") and len(token) > 2)
-            takes_value = not is_glued and not _SWITCH.match(token)
 
 
 def _variables(lines: str, names: Names) -> Mapping[str, str]:
