@@ -100,6 +100,16 @@ class TargetSnapshot:
         """The kept lines of all logs, without prefixes."""
         return chain.from_iterable(tail.plain for tail in self.log_tails)
 
+    @property
+    def moments(self) -> tuple[float | None, float | None, float | None]:
+        """When it was submitted, started and ended, in epoch seconds, each by the first that knows: Slurm,
+        exit.json, the run's record. The start of a job that waits is Slurm's forecast."""
+        job, run = self.job, self.run
+        of_job = (None,) * 3 if job is None else (job.submit_time_s, job.start_time_s, job.end_time_s)
+        of_run = (None,) * 3 if run is None else (run.submitted_time_s, run.started_time_s, run.ended_time_s)
+        ended_s = of_job[2] or (self.exit.ended_time_s if self.exit is not None else None) or of_run[2]
+        return of_job[0] or of_run[0], of_job[1] or of_run[1], ended_s
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

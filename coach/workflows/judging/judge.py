@@ -125,17 +125,14 @@ def thresholds_of(settings: Settings, code: str) -> Mapping[str, float] | None:
 
 def with_advice(diagnosis: Diagnosis, advice: Mapping[str, Advice]) -> Diagnosis:
     """The diagnosis; each finding ends with the site's advice for its rule, as its last fix."""
-    if not any(finding.rule in advice for finding in diagnosis.findings):
-        return diagnosis
-    return replace(diagnosis, findings=tuple(_advised(finding, advice) for finding in diagnosis.findings))
-
-
-def _advised(finding: Finding, advice: Mapping[str, Advice]) -> Finding:
-    said = advice.get(finding.rule)
-    if said is None:
-        return finding
-    title = SITE_ADVICE + (f"{said.text} ({said.url})" if said.url else said.text)
-    return replace(finding, fixes=(*finding.fixes, Fix(title=title)))
+    findings: list[Finding] = []
+    for finding in diagnosis.findings:
+        own = advice.get(finding.rule)
+        if own is not None:
+            title = SITE_ADVICE + (f"{own.text} ({own.url})" if own.url else own.text)
+            finding = replace(finding, fixes=(*finding.fixes, Fix(title=title)))
+        findings.append(finding)
+    return replace(diagnosis, findings=tuple(findings))
 
 
 class Context:

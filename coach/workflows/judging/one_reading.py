@@ -83,7 +83,10 @@ def read_once(
         error = _read_all(factory(), monitor)
         is_essential = key.startswith("run:") or target.kind is TargetKind.LOG
         if error is not None and is_essential:
-            raise UserError(error, _hint(target))
+            hint = (
+                "its logs and metrics can still be looked at: give the path of its stdout.log or stderr.log"
+            )
+            raise UserError(error, hint if target.kind is TargetKind.RUN else None)
     return monitor.target(target.name, io.now()), monitor.history(target.name)
 
 
@@ -130,9 +133,3 @@ def _read_all(source: PollingSource, monitor: Monitor) -> str | None:
             return error
         num_calm = num_calm + 1 if is_caught_up else 0
     return error
-
-
-def _hint(target: Target) -> str | None:
-    if target.kind is TargetKind.RUN:
-        return "its logs and metrics can still be looked at: give the path of its stdout.log or stderr.log"
-    return None

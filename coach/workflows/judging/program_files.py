@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from coach.model.errors import UserError
+from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 from coach.sources.io import Io
 from coach.sources.logs.own_metrics import ProgramMetricsSource, RunMetricsSource
@@ -66,10 +67,12 @@ def _kind_of(path: str) -> Kind | None:
 
 def _writer_of(run: Run) -> Writer | None:
     """A run and the directories for its results; None if they or its start are not known."""
-    start_s, places = run.started_time_s or run.created_time_s, places_of(run)
+    start_s, places = run.started_time_s or run.created_time_s, _places_of(run)
     if start_s is None or not places:
         return None
-    return Writer(run.run_id, tuple(f"{place}/" for place in places), start_s, _end_of(run, start_s))
+    # A run that is over but has no end time counts as ended at its start.
+    end_s = run.ended_time_s or (start_s if is_final(run.state) else math.inf)
+    return Writer(run.run_id, tuple(f"{place}/" for place in places), start_s, end_s)
 
 
 def _said_aside(found: Found) -> str:
@@ -115,13 +118,7 @@ def foreign_metrics(
     return ProgramMetricsSource(io, target, printed, files)
 
 
-def _end_of(run: Run, start_s: float) -> float:
-    """When the run ended. One that is over but has no end time counts as ended at its start."""
-    is_over = run.state is not None and run.state not in ("PENDING", "RUNNING", "COMPLETING")
-    return run.ended_time_s or (start_s if is_over else math.inf)
-
-
-def places_of(run: Run) -> tuple[Path, ...]:
+def _places_of(run: Run) -> tuple[Path, ...]:
     """The directories that an own program's command line names for its results, else the one in which it was
     started. Empty for a recipe's run."""
     own = run.launch.get("own")

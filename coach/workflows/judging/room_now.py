@@ -41,10 +41,7 @@ class RoomNow:
         words = self._words(Path(run.run_dir))
         if words is None:
             return diagnosis
-        ended_s = snapshot.exit.ended_time_s if snapshot.exit is not None else None
-        ended_s = ended_s or (snapshot.job.end_time_s if snapshot.job is not None else None)
-        ended_s = ended_s or run.ended_time_s
-        now_s = self._io.now()
+        ended_s, now_s = snapshot.moments[2], self._io.now()
         later = f", {rough_age(max(0.0, now_s - ended_s))} after its end" if ended_s is not None else ""
         evidence = Evidence(f"{words}{later}: its error may be lost for lack of room", run.run_dir)
         found = replace(

@@ -47,7 +47,7 @@ def with_stacks(diagnosis: Diagnosis, snapshot: TargetSnapshot, settings: Settin
     if first is None:
         return diagnosis
     if first.cause == "slurm_timeout" and snapshot.has_ended:
-        (since_s, until_s), moment = _times(snapshot), "before its end"
+        (_, since_s, until_s), moment = snapshot.moments, "before its end"
     elif first.cause == "hang" and snapshot.state == "RUNNING":
         # Only stacks of the silence itself count: the job may have worked before.
         since_s, until_s, moment = first.since_s, snapshot.now_s, "ago"
@@ -112,11 +112,3 @@ def _read(path: Path) -> _Kept | None:
     is_waited_for = second.startswith(_APART) and _WAIT in first
     apart = second.removeprefix(_APART).partition(" (")[0] if is_waited_for else None
     return _Kept(path, taken_s, first, apart) if first else None
-
-
-def _times(snapshot: TargetSnapshot) -> tuple[float | None, float | None]:
-    """When the job started and ended; None if unknown."""
-    if snapshot.job is not None:
-        return snapshot.job.start_time_s, snapshot.job.end_time_s
-    run = snapshot.run
-    return (None, None) if run is None else (run.started_time_s, run.ended_time_s)

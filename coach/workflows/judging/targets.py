@@ -365,11 +365,8 @@ def queue_of(target: Target, backend: str, io: Io) -> str:
     Slurm."""
     if backend == "local" or target.kind is not TargetKind.RUN or target.path is None:
         return backend
-    try:
-        value = runs.read_json(runs.RunPaths(target.path).run_json)
-    except runs.RunFileError:
-        return backend
-    return "local" if value.get("backend") == "local" else backend
+    of_run = runs.read_json_if_any(runs.RunPaths(target.path).run_json).get("backend")
+    return "local" if of_run == "local" else backend
 
 
 def _at_path(io: Io, text: str, path: Path) -> Target | None:

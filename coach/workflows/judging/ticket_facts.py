@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ def times(subject: Subject, now_s: float) -> dict[str, str]:
     first question."""
     has_ended = subject.snapshot.has_ended
     is_waiting = subject.job is not None and subject.job.state == "PENDING"
-    submitted, started, ended = _clocks(subject)
+    submitted, started, ended = replace(subject.snapshot, job=subject.job).moments
     if is_waiting:
         started = None  # Slurm's forecast, not a start
     told = {"submitted": moment(submitted), "started": moment(started), "ended": moment(ended)}
@@ -132,15 +132,6 @@ def times(subject: Subject, now_s: float) -> dict[str, str]:
     if started is not None and ended is not None:
         found["ran for"] = _span(ended - started)
     return found
-
-
-def _clocks(subject: Subject) -> Iterator[float | None]:
-    """When it was submitted, started and ended, by the first that knows: Slurm, the job itself, its run."""
-    job, run, exit_ = subject.job, subject.snapshot.run, subject.snapshot.exit
-    of_job = (None,) * 3 if job is None else (job.submit_time_s, job.start_time_s, job.end_time_s)
-    of_run = (None,) * 3 if run is None else (run.submitted_time_s, run.started_time_s, run.ended_time_s)
-    of_exit = (None, None, exit_.ended_time_s if exit_ is not None else None)
-    return (next(filter(None, known), None) for known in zip(of_job, of_exit, of_run, strict=True))
 
 
 def _span(seconds: float) -> str:
