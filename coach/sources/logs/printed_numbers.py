@@ -402,7 +402,8 @@ def training_loss_of(record: Mapping[str, float]) -> str | None:
 
 
 def _is_training_loss(name: str) -> bool:
-    return _field_of(name) == "loss" and not _is_evaluation(name)
+    quantity = quantity_of(name)  # asked of each name of each line: once
+    return quantity is not None and quantity.field == "loss" and not quantity.is_evaluation
 
 
 def _is_evaluation(name: str) -> bool:
