@@ -11,6 +11,7 @@ Another job's file is never taken (`Belonging`).
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -82,6 +83,11 @@ class Belonging:
         self.left_out: dict[Path, tuple[str, ...]] = {}
         """Files that may be another's → the names of their possible writers."""
         self._io, self._own, self._others = io, own, tuple(others)
+        self._claims = defaultdict[str, list[Writer]](list)
+        """Number, or name of an output file → the others that have it."""
+        for other in self._others:
+            for claim in (*other.numbers, *(path.name for path in other.outputs)):
+                self._claims[claim].append(other)
         near = [
             each for each in self._others if any(folder.startswith(own.folders) for folder in each.folders)
         ]
@@ -95,7 +101,8 @@ class Belonging:
         """True for a file of the writer's that changed last at this time."""
         name = str(path).removeprefix(self._own.folders[0])
         numbers = job_numbers(_COUNT.sub("", name))
-        if any(self._is_of(other, path, numbers) for other in self._others if other.wrote_at(time_s)):
+        suspects = (other for claim in (*numbers, path.name) for other in self._claims.get(claim, ()))
+        if any(self._is_of(other, path, numbers) for other in suspects if other.wrote_at(time_s)):
             return False
         if self.has_number_in(name):
             return self._own.wrote_at(time_s)
