@@ -10,7 +10,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.loss_lines import PROGRESS
-from coach.rules.from_logs.outcome import EXIT_CODE, exit_code_signature, is_first_failure
+from coach.rules.from_logs.outcome import EXIT_CODE, is_first_failure
 from coach.rules.from_logs.quoted_evidence import hits_of, is_library, own_frame
 
 _DUMPED_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>.+)')
@@ -55,7 +55,6 @@ class SegmentationFault(EndingRule):
     code = "COD002"
     name = "segmentation-fault"
     cause = "segfault"
-    signatures = (exit_code_signature("COD002"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if _is_abort(hit):

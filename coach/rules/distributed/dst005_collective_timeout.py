@@ -9,31 +9,12 @@ from dataclasses import dataclass
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import MAX_FIRST_HITS, LogHit, Signature
+from coach.model.training.log import MAX_FIRST_HITS, LogHit
 from coach.rules.advice.launched_with import int_resource
 from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
 from coach.rules.from_numbers.collective_order import OddRanks, odd_ranks
 
-_TIMEOUT = (
-    r"(?:\[Rank (?P<who>\d+)\] )?(?:Watchdog caught|Caught|Found) collective operation timeout: "
-    r"Work\w+\((?:SeqNum=(?P<seq>\d+), )?"
-    r"OpType=(?P<op>\w+)(?:, NumelIn=(?P<numel>\d+))?(?:.*?Timeout\(ms\)=(?P<limit>\d+))?"
-    r"|(?:\[Rank (?P<stuck>\d+)\] .{0,200}?)?(?:watchdog got stuck for \d+ seconds|watchdog hang"
-    r"|Heartbeat monitor timed out|Timeout at NCCL work: (?P<at>\d+)"
-    r"|Some NCCL operations have failed or timed out)"
-    r"|\bWorkNCCL\((?:SeqNum=(?P<blocked_seq>\d+), )?OpType=(?P<blocked>\w++).*?\) timed out in blocking wait"
-    r"|RuntimeError: Operation timed out!\s*$|dump signal due to a collective timeout"
-    r"|dump debug info, due to collective timeout"
-    r"|Termination timeout for .{0,300}? exceeded\. Exiting to ensure a consistent program state"
-    r"|were stalled for longer than \d+ seconds\. Will shutdown"
-    r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?(?:[Tt]imeout|[Tt]imed out)"
-)
-_STATUS = (
-    r"(?:PG (?:ID \S+ PG GUID )?(?P<group>\S+) )?Rank (?P<who>\d+)\].*?last enqueued (?:NCCL )?work: "
-    r"(?P<enqueued>-?\d+), "
-    r"last completed (?:NCCL )?work: (?P<completed>-?\d+)"
-)
 _MAX_RANKS_SHOWN = 8
 _EVEN = frozenset(
     {
@@ -102,32 +83,7 @@ class CollectiveTimeout(EndingRule):
     cause = "nccl_timeout"
     details = ("status",)
     confidence = 0.95
-    signatures = (
-        Signature(
-            "DST005",
-            "timeout",
-            (
-                "collective operation timeout",
-                "watchdog got stuck",
-                "watchdog hang",
-                "Heartbeat monitor timed out",
-                "Timeout at NCCL work",
-                "operations have failed or timed out",
-                "is setting up NCCL communicator",
-                "timed out in blocking wait",
-                "RuntimeError: Operation timed out!",
-                "signal due to a collective timeout",
-                "debug info, due to collective timeout",
-                "Exiting to ensure a consistent program state",
-                ". Will shutdown",
-            ),
-            _TIMEOUT,
-        ),
-        Signature("DST005", "status", ("last enqueued",), _STATUS),
-    )
-    sentences = by_field(
-        otherwise="A collective operation timed out",
-    )
+    sentences = by_field(otherwise="A collective operation timed out")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in super().check(snapshot, history):

@@ -16,7 +16,7 @@ from coach.model.error_block import ErrorBlock
 from coach.model.judging.finding import Evidence, Fix, Hit, Subject
 from coach.model.judging.outcome import End, LogSigns, Outcome, RankEnd
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.advice.launched_with import saves_in_run_dir
 from coach.rules.causes import REGISTER
 from coach.rules.from_logs.aftermath import signs_of, tail_of, went_on
@@ -232,11 +232,6 @@ def proof_of(first: RankEnd) -> Evidence | None:
     return Evidence(
         f"torchrun's first failure: rank {first.rank}, {block.message}", block.file, block.error_line
     )
-
-
-def exit_code_signature(rule: str) -> Signature:
-    """Matches each exit code in torchrun's summary; the first failure's code comes last."""
-    return Signature(rule, EXIT_CODE, ("exitcode",), r"\bexitcode *: (?P<exit_code>-?\d+)")
 
 
 def is_first_failure(hit: LogHit, snapshot: TargetSnapshot, *codes: int) -> bool:

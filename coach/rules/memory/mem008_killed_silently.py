@@ -13,7 +13,6 @@ from coach.rules.advice.circumstances import NO_OTHER_SCHEDULER
 from coach.rules.from_logs.aftermath import is_monitor, was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.outcome import (
-    exit_code_signature,
     explains_a_kill,
     first_failure,
     is_first_failure,
@@ -62,7 +61,6 @@ class KilledSilently(EndingRule):
     cause = "host_oom"
     severity = Severity.WARNING
     confidence = 0.6
-    signatures = (exit_code_signature("MEM008"),)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         first = first_failure(snapshot)

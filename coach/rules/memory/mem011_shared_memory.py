@@ -9,7 +9,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.launched_with import int_parameter
 from coach.rules.from_logs.ending_rule import EndingRule
-from coach.rules.from_logs.outcome import exit_code_signature, is_first_failure
+from coach.rules.from_logs.outcome import is_first_failure
 
 
 class SharedMemory(EndingRule):
@@ -38,7 +38,6 @@ class SharedMemory(EndingRule):
     code = "MEM011"
     name = "shared-memory-full"
     cause = "shm_bus_error"
-    signatures = (exit_code_signature("MEM011"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return "exit_code" not in hit.fields or is_first_failure(hit, snapshot, -7)

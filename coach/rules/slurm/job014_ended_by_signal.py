@@ -10,7 +10,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import is_below, is_monitor
 from coach.rules.from_logs.ending_rule import EndingRule
-from coach.rules.from_logs.outcome import exit_code_signature, is_first_failure
+from coach.rules.from_logs.outcome import is_first_failure
 from coach.rules.slurm.ended_by_slurm import REQUEUES
 
 _NAMES = {
@@ -59,7 +59,6 @@ class EndedBySignal(EndingRule):
     name = "ended-by-signal"
     cause = "sigterm_signal"
     severity = Severity.WARNING
-    signatures = (exit_code_signature("JOB014"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False for a rank that torchrun ended or that failed by itself, for a monitor that a script ended,

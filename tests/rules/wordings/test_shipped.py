@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,10 @@ SHARED = {
     frozenset({"JOB005", "MEM011"}): "a task that a bus error ended, and that srun tells of",
     frozenset({"JOB005", "JOB014"}): "a cancelled step says its signal",
     frozenset({"JOB005", "COD002"}): "the same of a crash",
+    **{
+        frozenset(pair): "an exit code of torchrun: each rule counts its own"
+        for pair in combinations(("COD002", "JOB014", "MEM008", "MEM011"), 2)
+    },
     frozenset({"NUM001", "NUM004"}): "a loss scale that NaN brought to its end",
     frozenset({"TOR001", "TOR002"}): "a shape that differs between a model and its weights",
 }
