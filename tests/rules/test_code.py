@@ -180,11 +180,15 @@ def test_the_words_of_an_exception_of_hydra_go_on_below_it() -> None:
         "llm train: error: argument --bf16: invalid bool value: 'maybe'",
         'error: Parser key "data":',
         'error: Key "model.width" is required but not included in config object or its value is None.',
+        "Error: No such option: --learning-rate Did you mean --lr?",
+        "│ Missing option '--data'.                                                     │",
+        "ERROR: Could not consume arg: --learning_rate",
+        "FATAL Flags parsing error:",
     ],
 )
 def test_arguments_that_a_program_refuses_are_its_end(error: str) -> None:
     usage = "usage: train [-h] [--bf16 BF16]"
-    assert of_a_whole_log(usage, error, "  expected a class path") == ["code_error"]
+    assert of_a_whole_log(usage, error, "  expected a class path") == ["bad_arguments"]
     assert of_a_whole_log(usage, error, *(f"step {step} of the next attempt" for step in range(60))) == []
 
 
@@ -225,7 +229,7 @@ def test_an_iterator_of_a_dataloader_that_a_forked_process_collects_ends_nothing
 def test_a_key_of_the_configuration_does_not_say_that_the_run_goes_on_offline() -> None:
     value = "[{'class_path': 'WandbLogger', 'init_args': {'project': 'code', 'offline': False}}]"
     error = f'train.py: error: Parser key "trainer.logger": Value "{value}" does not validate'
-    assert of_a_whole_log("usage: train.py [-h]", error) == ["code_error"]
+    assert of_a_whole_log("usage: train.py [-h]", error) == ["bad_arguments"]
 
 
 def test_spawn_s_traceback_before_that_of_its_process_is_not_the_error() -> None:

@@ -31,7 +31,7 @@ ENDED = {
     "slurm/task-failed": ("COD001", "code_error"),
     "ended/rank-terminated": ("JOB014", "sigterm_signal"),
     "ended/shell-terminated": ("JOB014", "sigterm_signal"),
-    "ended/interrupted": ("JOB014", "sigterm_signal"),
+    "ended/interrupted": ("JOB014", "user_interrupt"),
     "ended/rank-killed": ("MEM008", "host_oom"),
     "ended/shell-killed": ("MEM008", "host_oom"),
     "ended/rank-crashed": ("COD002", "segfault"),
@@ -115,6 +115,11 @@ DEADLY = {
         "sbatch: error: Batch script contains DOS line breaks (\\r\\n)",
         "sbatch: error: This does not look like a batch script.  The first",
     ],
+    "user_interrupt": [
+        "[mpiexec@node1] Sending Ctrl-C to processes as requested",
+        "/venv/lib/lightning/call.py:53: Detected KeyboardInterrupt, attempting graceful shutdown ...",
+        "KeyboardInterrupt",
+    ],
     "sigterm_signal": [
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 17 got signal: 15",
         (
@@ -126,11 +131,8 @@ DEADLY = {
         "  exitcode  : -15 (pid: 17)",
         "[rank: 0] Received SIGTERM: 15",
         "[exiting program after receiving SIGTERM.] datetime: 2026-11-21 04:00:00",
-        "[mpiexec@node1] Sending Ctrl-C to processes as requested",
         "srun: error: node1: task 0: Exited with exit code 143",
         "ERROR:composer.cli.launcher:Rank 0 crashed with exit code -15.",
-        "/venv/lib/lightning/call.py:53: Detected KeyboardInterrupt, attempting graceful shutdown ...",
-        "KeyboardInterrupt",
     ],
     "conda_not_initialised": [
         "critical libmamba Cannot activate, prefix does not exist at: '/home/user/envs/x'",
@@ -345,7 +347,7 @@ def test_errors_of_the_threads_of_an_interrupted_program_are_no_cause() -> None:
         'Exception in thread Thread-3:\nTraceback (most recent call last):\n  File "train.py", line 9, in '
         "recv\n    raise EOFError\nEOFError\n"
     )
-    assert causes(diagnose_log(log)) == ["sigterm_signal"]
+    assert causes(diagnose_log(log)) == ["user_interrupt"]
 
 
 def test_processes_that_were_killed_with_their_job_say_nothing_of_memory() -> None:

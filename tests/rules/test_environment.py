@@ -130,8 +130,10 @@ DEADLY = {
         "cp: error writing '/home/user/x': Disk quota exceeded",
         "FATAL: while writing the image: write /home/user/x.sif: disk quota exceeded",
     ],
-    "permission_denied": [
+    "hub_access": [
         "huggingface_hub.errors.LocalTokenNotFoundError: Token is required (`token=True`), but no token.",
+    ],
+    "permission_denied": [
         "OSError: [Errno 30] Read-only file system: '/home/user/runs'",
         "mkdir: cannot create directory '/runs/a': Permission denied",
         "/var/spool/slurmd/job17/slurm_script: line 5: ./run.sh: Permission denied",

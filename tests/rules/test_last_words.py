@@ -44,8 +44,14 @@ ENDS: dict[str, list[str]] = {
         "it 3\nAbort(1) on node 4: application called MPI_Abort(comm=0x84, 1) - process 4",
         "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 71 RUNNING AT node3\n=   "
         "EXIT CODE: 9",
-        "t = 3\n   Job Id:   17.pbs\n   Exit Status:        271\n   NCPUs Requested:   4   NCPUs Used: 4",
-        "t = 3\nExited with exit code 7.\n\nResource usage summary:\n\n    CPU time :   31.00 sec.",
+        "sweep_config failed",
+        "step 3\nsrun: error: n1: task 1: Exited with exit code 1\nsrun: Terminating job step 17.0\n"
+        "slurmstepd: error: *** STEP 17.0 ON n1 CANCELLED AT 2026-02-01T00:00:00 ***\n"
+        "srun: error: n1: tasks 0,2-3: Exited with exit code 1",
+        "".join(f"rule sort{n}:\n    jobid: {n}\n\nFinished job {n}.\n" for n in range(4))
+        + "Error in rule align:\n    jobid: 4\n\nError executing rule align on cluster (jobid: 4, external: "
+        "Submitted batch job 71)\nExiting because a job execution failed. Look above for error message\n"
+        "Complete log: /home/ada/.snakemake/log/1.snakemake.log",
         "epoch 1\n[2026-03-01 09:00:00,120][app.main][ERROR] - no shard fits pattern 'x*'\n"
         "[2026-03-01 09:00:00,130][app.main][INFO] - closing the pool",
         "2026-03-01 09:00:00.120 | ERROR    | app.main:run:17 - the vocabulary is empty",
@@ -54,6 +60,10 @@ ENDS: dict[str, list[str]] = {
         "(raylet, ip=10.0.0.3) A worker died or was killed while executing a task by an unexpected "
         "system error.",
         'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n\tat A.run(A.java:3)',
+    ],
+    "scheduler_epilogue": [
+        "t = 3\n   Job Id:   17.pbs\n   Exit Status:        271\n   NCPUs Requested:   4   NCPUs Used: 4",
+        "t = 3\nExited with exit code 7.\n\nResource usage summary:\n\n    CPU time :   31.00 sec.",
     ],
     "torch_compile_error": [
         COMPILING,
@@ -81,6 +91,14 @@ ENDS: dict[str, list[str]] = {
         + "Error in optim(p) : non-finite value supplied by optim\nExecution halted",
         "KeyError: 'mask'\n" + FRAMES,
         FRAMES + "EOFError",
+        "RuntimeError: module compiled against API version 0xe but this version of numpy is 0xd\n"
+        + FRAMES
+        + "KeyError: 'mask'",
+        FRAMES.replace("    main()", "Using seed 7\n    main()") + "KeyError: 'mask'",
+        '  File "/home/ada/fit.py", line 4\n    \n    ^\nSyntaxError: unexpected EOF while parsing',
+        "{Error using readmatrix (line 149)\nUnable to find column x.\n\nError in fit (line 3)\n}",
+        "[n1:71] pml_ob1_sendreq.c:308 FATAL",
+        "Error: package or namespace load failed for ‘stats’:\n object ‘x’ not found",
         "WorkflowError:\nFailed to open source file profile/config.yaml",
     ],
     "device_mismatch": [
@@ -92,6 +110,43 @@ ENDS: dict[str, list[str]] = {
         "least two "
         "devices, cuda:0 and cpu!",
     ],
+    "slurm_cancelled": [
+        "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+        "slurmstepd: error: *** STEP 17.0 ON n1 CANCELLED AT 2026-02-01T00:00:00 ***\n"
+        "[71] signal 15: Terminated\nin expression starting at /home/ada/fit.jl:7\n"
+        + "uv_cond_wait at /src/libuv/thread.c:822\nclone at /lib64/libc.so.6 (unknown line)\n"
+        "unknown function (ip: (nil))\n" * 120,
+        "Job Name: fit\njob deleted\nJob deleted at request of root@head.cluster",
+    ],
+    "slurm_timeout": [
+        "Job deleted at request of root@head.cluster\nMOAB_INFO:  job exceeded wallclock limit",
+        "epoch 3\nfailed       37  : qmaster enforced h_rt, h_cpu, or h_vmem limit",
+        "job 17.1 exceeded hard wallclock time - initiate terminate method",
+    ],
+    "sigterm_signal": ["trees:  20% (117/558) [#      ] eta 28:34:54 \\Terminated"],
+    "container_start": [
+        'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
+        "ERRO[0000] error waiting for container:",
+        "Unable to find image 'seg:3' locally\ndocker: Error response from daemon: pull access denied for "
+        "seg, repository does not exist or may require 'docker login'",
+        "FATAL:   container creation failed: mount /d->/d error: while mounting /d: mount source /d doesn't "
+        "exist",
+    ],
+    "version_conflict": [
+        "Solving environment: failed\n\nResolvePackageNotFound: \n"
+        + "".join(f"  - lib{n}==1.{n}=h{n}\n" for n in range(60)),
+        FRAMES + "TypeError: load() missing 1 required positional argument: 'Loader'",
+    ],
+    "checkpoint_world_size": [
+        FRAMES + "AssertionError: pipeline_model_parallel_size value from checkpoint (4) is not equal to the "
+        "input argument value (2).",
+        FRAMES + "AssertionError: Loading a checkpoint for MP=2 but world size is 8",
+    ],
+    "bad_arguments": [
+        "Usage: fit.py [OPTIONS]\nTry 'fit.py --help' for help.\n\nError: No such option: --rate",
+        "ERROR: Could not consume arg: --rate\nUsage: fit.py <flags>",
+        FRAMES + "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--rate', '3']",
+    ],
     "module_not_found": [
         PACKAGE_R,
         "ERROR: LoadError: ArgumentError: Package Flux not found in current path.",
@@ -99,6 +154,8 @@ ENDS: dict[str, list[str]] = {
     "file_not_found": [
         "slurm_script: line 4: cd: /data/runs/7: No such file or directory",
         FRAMES + "RuntimeError: File /data/out/last.pt cannot be opened.",
+        "Error using dlmread (line 61)\nThe file 'feats/1.mat' could not be opened\nbecause: No such file",
+        FRAMES + "utils.TelemacException: In /run/t2d.cas missing file for GEOMETRY FILE:\n geo.slf",
     ],
     "mpi_launch": [
         "There are not enough slots available in the system to satisfy the 16\nslots that were "
@@ -107,16 +164,20 @@ ENDS: dict[str, list[str]] = {
         "srun: error: Couldn't load specified plugin name for mpi/pmix: Plugin init() callback failed\n"
         "srun: error: MPI: Cannot create context for mpi/pmix",
         "srun: error: task 3 launch failed: Unspecified error",
+        "srun: error: timeout waiting for task launch, started 0 of 4 tasks",
+        "/opt/ompi/bin/mpirun: Error: unknown option \"--hnp\"\nType 'mpirun --help' for usage.",
     ],
     "slurm_invalid_request": [
         "sbatch: error: Your project has no hours left: use --qos=low",
         "sbatch: error: ==========\nsbatch: error: Jobs of this partition need a GPU: --gres=gpu:1",
         "srun: error: You must name an account: --account",
         "salloc: error: *** ERROR *** interactive jobs end after 2 hours",
+        "qsub: Unknown queue MSG=cannot locate queue",
     ],
     "service_login": [
         "wandb: ERROR api_key not configured (no-tty). call wandb.login(key=[your_api_key])\n" + FRAMES,
         "wandb: Paste an API key from your profile and hit enter, or press ctrl+c to quit:",
+        "License checkout failed.\nLicense Manager Error -9",
     ],
     "empty_dataset": [
         "`Trainer.fit` stopped: No training batches.",
@@ -124,10 +185,15 @@ ENDS: dict[str, list[str]] = {
         FRAMES + "ValueError: num_samples should be a positive integer value, but got num_samples=0",
     ],
     "hostname_resolution": ["nslookup: can't resolve 'trainer-0': Name does not resolve"],
-    "no_network": ["wget: bad address 'files.example.org'"],
+    "no_network": [
+        "wget: bad address 'files.example.org'",
+        "License checkout failed.\nLicense Manager Error -15",
+    ],
     "host_oom": [
         "Job 17.pbs has exceeded memory allocation on node cn-3",
         " 40%|####  | 4/10 [00:40<01:00, 10.0s/it] Killed",
+        "Error: .onLoad failed in loadNamespace() for 'utils', details:\n  error: cannot popen '/usr/bin/which "
+        "R', probable reason 'Cannot allocate memory'",
     ],
     "rendezvous_timeout": [
         "Waiting in store based barrier to initialize process group for rank: 1, key: "
@@ -135,6 +201,8 @@ ENDS: dict[str, list[str]] = {
         "(world_size=8, worker_count=2, timeout=0:30:00)\n" * 4,
     ],
     "cuda_oom": [
+        FRAMES + "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. "
+        "Ran out of memory in memory space hbm. Used 21G of 7G hbm.",
         "3: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
         + "".join(f"0: step {n} loss 1.{n}\n" for n in range(40))
         + "srun: error: n1: tasks 2-3: Exited with exit code 1",
@@ -159,6 +227,23 @@ HEALTHY = {
     "a logged error and steps": """
         2026-03-01 09:00:00,120 - hook - ERROR - the mail server does not answer
         2026-03-01 09:00:10,120 - train - INFO - epoch 4 loss 0.31
+        """,
+    "a warm-up that failed": """
+        cache_warmup failed
+        epoch 3 loss 0.4
+        epoch 4 loss 0.3
+        """,
+    "places that a program prints": """
+        saved at ./runs/a.pt:3
+        epoch 3 loss 0.4
+        """,
+    "jobs of a workflow": """
+        rule align:
+            jobid: 1
+        Finished job 1.
+        rule sort:
+            jobid: 2
+        Finished job 2.
         """,
     "a task that nextflow retried": """
         [71/0c] NOTE: Process `B (2)` terminated with an error exit status (143) -- Execution is retried (1)

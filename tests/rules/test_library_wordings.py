@@ -433,14 +433,16 @@ WORDINGS = {
         "# Ended (code 139) at Sun Aug 01 10:10:10 UTC 2021, elapsed time 12 seconds",
     ],
     "host_oom": [f"{BAR}Killed"],
-    "sigterm_signal": [
-        f"{BAR}Terminated",
-        "lightning_fabric.utilities.exceptions.SIGTERMException",
-        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Terminated (signal 15)",
+    "user_interrupt": [
         (
             "WARNING tune.py:186 -- Stop signal received (e.g. via SIGINT/Ctrl+C), ending Ray Tune run. This "
             "will try to checkpoint"
         ),
+    ],
+    "sigterm_signal": [
+        f"{BAR}Terminated",
+        "lightning_fabric.utilities.exceptions.SIGTERMException",
+        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Terminated (signal 15)",
         "*** SIGTERM received by PID 2231 (TID 2231) on cpu 12 from PID 1; stack trace: ***",
     ],
     "nccl_network": [

@@ -244,6 +244,13 @@ WORDINGS = {
         '[rank0]: Traceback (most recent call last):\n[rank0]:   File "train.py", line 9, in main\n'
         "[rank0]:     assert root.exists()\n[rank0]: AssertionError",
     ],
+    "hub_access": [
+        "huggingface_hub.utils._errors.GatedRepoError: 403 Client Error. (Request ID: Root=1-6)",
+        (
+            "OSError: You are trying to access a gated repo.\nMake sure to have access to it at "
+            "https://huggingface.co/x/y."
+        ),
+    ],
     "permission_denied": [
         "lmdb.ReadonlyError: mdb_dbi_open: Permission denied",
         (
@@ -254,11 +261,6 @@ WORDINGS = {
         (
             "tensorflow.python.framework.errors_impl.PermissionDeniedError: /logs/run; Permission denied "
             "[Op:CreateSummaryFileWriter]"
-        ),
-        "huggingface_hub.utils._errors.GatedRepoError: 403 Client Error. (Request ID: Root=1-6)",
-        (
-            "OSError: You are trying to access a gated repo.\nMake sure to have access to it at "
-            "https://huggingface.co/x/y."
         ),
     ],
     "module_not_found": [

@@ -64,9 +64,9 @@ class PlainException(Rule):
 
     What it sees
         The last line of a Python traceback that no other rule claims, whatever the exception's name, or the
-        message with which a program refuses its arguments (`train.py: error: …`) or Hydra refuses a
-        configuration, if the log ends soon after it; Julia's ERROR and R's "Execution halted", and
-        Lightning's "No training batches".
+        message with which a program refuses its arguments (argparse, click, fire, absl) or Hydra refuses a
+        configuration, if the log ends soon after it; Julia's ERROR, R's "Execution halted", MATLAB's "Error
+        using" and its licence manager's, and Lightning's "No training batches".
     Why it matters
         The job is over, and will fail at the same place until the program is changed.
     When it stays silent

@@ -36,6 +36,12 @@ _PLACES: tuple[tuple[re.Pattern[str], re.Pattern[str], int, int], ...] = (
         1,
         0,
     ),
+    (
+        re.compile(r"^(?:SyntaxError|IndentationError|TabError): "),
+        re.compile(r'^ *File "(?P<file>[^"<]{1,300})", line (?P<line>\d+)$'),
+        4,
+        0,
+    ),
 )
 """Errors with a line nearby that names the file that could not be read: the error, that line, and how many
 lines above and below the error are searched for it. Of several such lines the last one has the place."""
@@ -113,8 +119,9 @@ def _place_in_a_file(hit: LogHit, snapshot: TargetSnapshot) -> tuple[re.Match[st
 
 def _advice_on_place(place: re.Match[str]) -> str:
     named = place.groupdict()
-    if "column" in named:
-        return f"Correct {named['file']} at line {named['line']}, column {named['column']}, or just above it"
+    if "program" not in named:
+        column = f", column {named['column']}" if "column" in named else ""
+        return f"Correct {named['file']} at line {named['line']}{column}, or just above it"
     return (
         f"See if {named['file']} is complete, and of the form that the program expects: "
         f"{named['program']} reads it at line {named['line']}"

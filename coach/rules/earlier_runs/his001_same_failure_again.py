@@ -16,7 +16,7 @@ from coach.rules.earlier_runs.wording import when
 _FROM_OUTSIDE = frozenset(
     {
         *("slurm_cancelled", "slurm_preempted", "slurm_timeout", "slurm_node_fail", "node_failure"),
-        "sigterm_signal",
+        *("sigterm_signal", "user_interrupt"),
     }
 )
 """Ends caused by a person, a time limit or the machine. Such an attempt does not show whether the cause is

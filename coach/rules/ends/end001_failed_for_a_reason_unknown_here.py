@@ -17,7 +17,7 @@ from coach.model.training.log import LogTail
 from coach.rules.advice.remedies import ask_slurm
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.aftermath import lines_below, only_error, went_on
-from coach.rules.from_logs.last_error_block import Block, BlockKind, block_of, last_error_block
+from coach.rules.from_logs.last_error_block import EPILOGUE, Block, BlockKind, block_of, last_error_block
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.outcome import exit_status, has_good_end, signal_of, state_evidence, time_evidence
 from coach.rules.from_logs.quoted_evidence import MAX_QUOTE_CHARS, is_library, quote
@@ -44,7 +44,7 @@ class UnknownFailure(Rule):
         A failure state (FAILED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, BOOT_FAIL, DEADLINE) or an exit status
         other than 0 that no other finding explains. In a log without a job: a traceback or an error at its
         end, also a traceback that the end cuts off, the last ERROR of a logger, and the last words of R,
-        Julia, nextflow, snakemake, MPI, PBS and LSF. The finding quotes the last error block: a traceback,
+        Julia, nextflow, snakemake, MPI, PBS and LSF (the last two as a cause of their own). The finding quotes the last error block: a traceback,
         the lines of an error, or the last lines of stderr.
     Why it matters
         A failure without a known cause is still a failure. The quoted lines mostly name the cause.
@@ -126,6 +126,7 @@ def _of_a_text(block: Block) -> Hit:
         evidence=tuple(_quoted(block)),
         confidence=0.6,
         fixes=(Fix("Read the lines that are quoted, then the log above them"),),
+        cause="scheduler_epilogue" if EPILOGUE.match(block.said) else None,
     )
 
 

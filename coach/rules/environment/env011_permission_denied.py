@@ -28,6 +28,7 @@ class PermissionDenied(EndingRule):
         no key is set (wandb's "api_key not configured", the Hub's LocalTokenNotFoundError); Python's
         PermissionError and "Read-only file system", the same words of shell commands; or the result of the
         job's own check at its start: the run directory is not writable from that node.
+        As a cause of its own: a gated repository of the Hugging Face Hub, or one that wants a token.
     Why it matters
         Compute nodes do not always see the same file systems as the login node, or see them read-only, often
         home. A command that works in the terminal then fails in the job.

@@ -6,8 +6,12 @@ from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.environment.failed_import import is_below_a_failed_import, is_without_torch
+from coach.rules.from_logs.aftermath import was_passed_by
 from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.quoted_evidence import hits_of
+
+_PRINTED = "module compiled against"
+"""numpy prints this, and the program may go on: then another error ends it, or one about the import."""
 
 
 class VersionConflict(EndingRule):
@@ -21,7 +25,7 @@ class VersionConflict(EndingRule):
         torch_scatter …) for different CUDA versions, a CUDA older than JAX needs, and a cuDNN other than
         torch or TensorFlow was built with; a checkpoint with objects that torch.load refuses since 2.6
         ("Weights only load failed", "Unsupported global"); a package that was built against another torch (an
-        undefined C++ symbol). Or the result of the job's own check at its start: torch does not have the
+        undefined C++ symbol); packages of which conda finds no release. Or the result of the job's own check at its start: torch does not have the
         version that the recipe needs.
     Why it matters
         The program cannot run in this environment. The message names only the first missing name, not the
@@ -65,4 +69,6 @@ class VersionConflict(EndingRule):
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if hit.signature == "disabled":
             return any(map(is_without_torch, hits_of(snapshot, "ENV007")))
+        if hit.block is None and _PRINTED in hit.text and was_passed_by(hit, snapshot):
+            return False
         return "bare_name" not in hit.fields or is_below_a_failed_import(hit, snapshot)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.advice.circumstances import fixes_of_wording
 from coach.rules.advice.remedies import on_a_node, without_node
 from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule, by_field
@@ -16,7 +17,6 @@ from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 _MISSING = re.compile(r"[Nn]o such file or directory")
 _NO_NAMESPACE = re.compile(r"user namespace|Failed to create container|setuid bit")
-_NO_ACCESS = re.compile(r"\b40[13]\b|[Uu]nauthorized|access denied|authentication required")
 _LINES_WITHOUT = 10
 """A script that prints fewer lines than this after a failed container had nothing else to run."""
 
@@ -26,8 +26,9 @@ class ContainerNotStarted(EndingRule):
 
     What it sees
         Apptainer's and Singularity's "FATAL:" (a missing or damaged image, user namespaces that the node does
-        not allow, "executable file not found in $PATH"), enroot's "[ERROR]", pyxis' "couldn't start
-        container" in srun's output.
+        not allow, a bound path that is not there, "executable file not found in $PATH"), enroot's "[ERROR]",
+        pyxis' "couldn't start container" in srun's output, and Docker's "Error response from daemon" about a
+        missing image, or about GPUs that it cannot reach.
     Why it matters
         The training did not start. The same job fails again until the image, its path or the node is changed.
     When it stays silent
@@ -71,21 +72,13 @@ class ContainerNotStarted(EndingRule):
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
         telling = self._telling(hit, snapshot)
-        words = telling.text
-        if "command" in telling.fields:
-            yield Fix(
-                "Name the program by its full path in the image, or take an image that has it: see its PATH "
-                "with apptainer exec IMAGE sh -c 'echo $PATH'"
-            )
-        elif _NO_NAMESPACE.search(words):
+        known = fixes_of_wording(telling, snapshot)
+        if known:
+            yield from known
+        elif _NO_NAMESPACE.search(telling.text):
             yield from without_node(snapshot, "which does not allow containers")
             yield Fix("Ask the site to allow user namespaces on its nodes, or to install the setuid starter")
-        elif _NO_ACCESS.search(words):
-            yield Fix(
-                "Log in to the registry (apptainer registry login; ~/.config/enroot/.credentials), or name a "
-                "local image by a path that begins with / or ./"
-            )
-        elif _MISSING.search(words):
+        elif _MISSING.search(telling.text):
             image = hit.fields.get("image")
             yield from on_a_node(
                 "Put the image, and all that is bound into it, where compute nodes see it",

@@ -103,21 +103,24 @@ _PREFIX = re.compile(
     r"|\d{4}-\d\d-\d\d[T ]\S+ )*"
 )
 """Rank and time that a launcher or a logger puts before a line."""
+_OF_C = r"\S+ at \.{0,2}/\S+(?:\.\w+:\d+| \(unknown line\))$|unknown function \(ip: "
+"""Frames of native code, as Julia prints them for each of its threads."""
 _QUIET = re.compile(
     r"\W*$|srun: |slurmstepd|make(?:\[\d+\])?: |wandb: |\[W\d{3,4} |\s|[-=*^~+#]{3,}|.*(?:\b[Ee]xit(?:ed|ing"
     r"|s)?\b|[Kk]illed|[Tt]erminat|\b[Aa]bort|\bfailed\b|[Cc]ore dumped|Error\b|ERROR\b|error:)"
-    r"|(?:See|For more|Please|Try|Run|Hint|Note|note:|hint:|help:|use|Use|If)\b|frame #\d|File \""
+    r"|(?:See|For more|Please|Try|Run|Hint|Note|note:|hint:|help:|use|Use|If|Complete log)\b|frame #\d|File \""
     r"|(?:Calls|Stacktrace|Backtrace|Work dir|Tip): ?|in expression starting at |Execution halted|Caused by:"
-    r"|(?:real|user|sys)\t\d|\*\*\* |.*Execution complete -- Goodbye$"
+    rf"|(?:real|user|sys)\t\d|\*\*\* |.*Execution complete -- Goodbye$|{_OF_C}"
 )
 """A line that is no sign of life: it belongs to the error or to the end of the program."""
 
 _DUMPED = re.compile(
     r'^\W*$|^(?:srun|salloc|slurmstepd\S*): |NVRM: |^\[ *\d+\.\d+\] |\bkernel: |File "|frame #\d'
     r"|Thread 0x|Current thread 0x|Extension modules: "
+    rf"|{_OF_C}|^\s+- \S+$"
 )
-"""Lines that a fault handler prints for each thread of a dying process, and Slurm's about its step. They are
-no sign of life."""
+"""Lines that a fault handler prints for each thread of a dying process, those of Julia too, Slurm's about its
+step, and the items of a list in an error. They are no sign of life."""
 
 
 def signs_of(tail: LogTail) -> LogSigns:

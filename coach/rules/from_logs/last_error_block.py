@@ -51,7 +51,7 @@ _FATAL = re.compile(
     r"|(?:MPI_ABORT was|application called MPI_A|Fatal error in P?MPI_|\*\*\* An error occurred in MPI_)"
     r"|(?:mpirun|mpiexec|prterun)\b.{0,80}(?:detected|noticed|was unable|has exited)|=   BAD TERMINATION"
     r"|Exception in thread \"|Error: Could not find or load main class|ERROR STOP|Error termination"
-    r"|A worker died or was killed|wandb: ERROR "
+    r"|A worker died or was killed|wandb: ERROR |[A-Za-z][\w.-]{0,60} failed\.?$"
     r"|(?:nslookup|wget|curl|ping|ssh|git|tar|cp|mv|cat|ls|cd)(?:\(\d+\))?: (?:can't|bad address"
     r"|cannot|\S.*: No such file|\(\d+\) )"
 )
@@ -61,6 +61,8 @@ _STATUS = re.compile(
     r"|signal)\b[ :=]{1,3}-?[1-9]"
     r"|\breturned non-zero exit status\b|\bexit ?code *[:=] *-?[1-9]"
 )
+_CANCELLED = re.compile(r"slurmstepd\S{0,80}: error: \*\*\* (?:STEP|JOB) ")
+"""What Slurm says after a task failed, too: it names no cause."""
 _LOGGED = re.compile(
     r".{0,120}?(?:\[(?:ERROR|CRITICAL|FATAL) *\]|[|-] (?:ERROR|CRITICAL|FATAL)\b"
     r"|\d\]? (?:\[[^\]]{1,60}\] )?(?:ERROR|CRITICAL|FATAL)\b)|(?:ERROR|CRITICAL):[\w.]{1,80}:(?!.*\bretry)"
@@ -68,7 +70,7 @@ _LOGGED = re.compile(
 """A line that a logger prints at level ERROR: an end if hardly a line follows."""
 _MAX_BELOW_LOGGED = 2
 _GOES_ON = re.compile(r"(?i)\b(?:done|finish\w*|complet\w*|success\w*|saved|epoch|step|iter\w*|loss)\b")
-_EPILOGUE = re.compile(
+EPILOGUE = re.compile(
     r"(?i)[ \t]{0,40}(?:exit[ _]status(?: {0,20}[:=])? {1,40}-?[1-9]\d{0,5}[ \t]{0,9}$"
     r"|exited with (?:exit code [1-9]|signal)|failed {1,20}[1-9]\d{0,5} {1,9}: "
     r"|state: (?:failed|timeout|out_of_memory|node_fail)\b|job_state {0,9}= {0,9}f\b)"
@@ -83,7 +85,7 @@ _BROAD = re.compile(
 )
 """Words that mark the likely reason in a job that is known to have failed."""
 _CLOSING = re.compile(
-    rf"MPI_ABORT was|=   BAD TERM|ERROR ~ |{_EPILOGUE.pattern.removeprefix('(?i)')}", re.IGNORECASE
+    rf"MPI_ABORT was|=   BAD TERM|ERROR ~ |{EPILOGUE.pattern.removeprefix('(?i)')}", re.IGNORECASE
 )
 _MAX_CLOSING_LINES = 40
 """A launcher's or a batch system's last words: all lines below them are its own, up to this number."""
@@ -201,7 +203,7 @@ def _is_error(line: str) -> bool:
         or _SHELL.match(line)
         or _STATUS.search(line)
         or _LOGGED.match(line)
-        or _EPILOGUE.match(line)
+        or EPILOGUE.match(line)
     )
 
 
@@ -234,7 +236,7 @@ def _error(tail: LogTail, lines: Sequence[str], last: int) -> Block:
     # the least.
     said = next((i for i in range(first, last + 1) if _is_error(lines[i]) and not _is_echo(lines[i])), None)
     if said is None:
-        said, first = _above(lines, last), max(0, min(first, last - _MAX_ABOVE))
+        said, first = _above(lines, first, last), max(0, min(first, last - _MAX_ABOVE))
     own = last + 1
     if _PARAGRAPH.match(lines[last]):
         own += sum(1 for _ in takewhile(str.strip, lines[own:]))
@@ -266,15 +268,18 @@ def _is_logged_end(line: str, below: Sequence[str]) -> bool:
     )
 
 
-def _above(lines: Sequence[str], last: int) -> int:
-    """The nearest line with a word of failure above a launcher's exit status; the status without one."""
+def _above(lines: Sequence[str], first: int, last: int) -> int:
+    """The nearest line with a word of failure above a launcher's exit status; the first status without
+    one."""
     near = range(last - 1, max(-1, last - 1 - _MAX_ABOVE), -1)
-    return next((i for i in near if _BROAD.search(lines[i]) and not _is_echo(lines[i])), last)
+    return next((i for i in near if _BROAD.search(lines[i]) and not _is_echo(lines[i])), first)
 
 
 def _belongs(line: str) -> bool:
-    return bool(line.strip()) and (_is_error(line) or line[0].isspace() or bool(_BROAD.search(line)))
+    return line.startswith("srun: ") or (
+        bool(line.strip()) and (_is_error(line) or line[0].isspace() or bool(_BROAD.search(line)))
+    )
 
 
 def _is_echo(line: str) -> bool:
-    return bool(_STATUS.search(line)) and not _SHELL.match(line)
+    return bool(_STATUS.search(line) or _CANCELLED.match(line)) and not _SHELL.match(line)

@@ -74,13 +74,6 @@ MARKS = (
     _mark(_ENDED, r"^(?:\w+\.)*\w*(?:Error|Exception)(?:: \S|$)", "Error", "Exception"),
     _mark(_ENDED, r"^[\w.-]+\.py: error: \S", ".py: error: "),
     _mark(_ENDED, r"ChildFailedError:", "ChildFailedError:"),
-    _mark(
-        _ENDED,
-        r"^(?:SyntaxError|IndentationError|TabError): ",
-        "SyntaxError: ",
-        "IndentationError: ",
-        "TabError: ",
-    ),
     _mark(_ENDED, r"^\S*python\S*: can't open file ", ": can't open file "),
     _mark(_ENDED, r"^nohup: failed to run command", "nohup: failed to run command"),
     _mark(
@@ -117,7 +110,7 @@ MARKS = (
     # A job's header: a different job id means another job.
     _mark(
         _JOB,
-        rf"(?i)\b{_NOT_OF_ANOTHER}(?:slurm[_ ])?job[_ ]?id ?[:=] ?(?P<job>\d{{1,10}})\b",
+        rf"(?i)\b{_NOT_OF_ANOTHER}(?:slurm[_ ])?job[_ ]?id(?-i:(?<!    jobid)(?<!\(jobid)) ?[:=] ?(?P<job>\d{{1,10}})\b",
         *("JOB_ID", "JOBID", "JobID", "JobId", "Job ID", "job ID", "job id", "Job id", "job_id", "jobid"),
     ),
     # A line that each run prints once: it starts a run if an earlier run has the same line.

@@ -26,7 +26,7 @@ class InvalidRequest(EndingRule):
         exceptions of a caller, such as submitit's FailedJobError; what a site's own check says through
         sbatch, salloc or srun. Ranks that MPI did not start: mpirun's "not enough slots", a PMI that Slurm or
         the program lacks. A job with the state FAILED and the reason
-        BadConstraints that never had a node.
+        BadConstraints that never had a node. A request that qsub refuses.
     Why it matters
         The same request will be refused each time.
     When it stays silent
@@ -52,6 +52,7 @@ class InvalidRequest(EndingRule):
     confidence = 0.95
     sentences = by_field(
         launch="The ranks were not started: {words:.200}",
+        pbs="PBS refused the request: {words:.200}",
         job="Slurm refused a step of the job: {why:.200}",
         why="Slurm refused the request: {why:.200}",
         words="Slurm refused the request: {words:.200}",

@@ -18,6 +18,7 @@ _NAMES = {
     "2": "SIGINT",
     "15": "SIGTERM",
     "24": "SIGXCPU",
+    "143": "SIGTERM",
     "Hangup": "SIGHUP",
     "Interrupt": "SIGINT",
     "Terminated": "SIGTERM",
@@ -38,8 +39,8 @@ class EndedBySignal(EndingRule):
     What it sees
         torchrun's SignalException ("Process 17 got signal: 15"), "Signal 15 (SIGTERM) received by PID", exit
         codes -15, -2, -1 and 143 of ranks, "Received SIGTERM", Lightning's SIGTERMException,
-        KeyboardInterrupt, a Ray Tune run ended by Ctrl-C, and the lines of a shell, srun or mpiexec about a
-        task that was Terminated, or that reached a limit of CPU time (SIGXCPU).
+        and the lines of a shell, srun or mpiexec about a task that was Terminated, or that reached a limit of
+        CPU time (SIGXCPU). With a cause of its own: KeyboardInterrupt, and what launchers print at Ctrl-C.
     Why it matters
         The program did not fail. The remedy depends on the sender: Slurm at a limit, a launcher after another
         rank failed, a person at the keyboard, or a closed terminal (SIGHUP).
@@ -100,4 +101,6 @@ def _name(hits: list[LogHit]) -> str | None:
             name = _NAMES.get(value.lstrip("-")) or _NAMES.get(field)
             if name is not None:
                 return name
+        if hit.wording is not None and hit.wording.cause is not None:
+            return "SIGINT"
     return None
