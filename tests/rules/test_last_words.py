@@ -192,8 +192,8 @@ ENDS: dict[str, list[str]] = {
     "host_oom": [
         "Job 17.pbs has exceeded memory allocation on node cn-3",
         " 40%|####  | 4/10 [00:40<01:00, 10.0s/it] Killed",
-        "Error: .onLoad failed in loadNamespace() for 'utils', details:\n  error: cannot popen '/usr/bin/which "
-        "R', probable reason 'Cannot allocate memory'",
+        "Error: .onLoad failed in loadNamespace() for 'utils', details:\n  error: cannot popen "
+        "'/usr/bin/which R', probable reason 'Cannot allocate memory'",
     ],
     "rendezvous_timeout": [
         "Waiting in store based barrier to initialize process group for rank: 1, key: "

@@ -44,8 +44,8 @@ class UnknownFailure(Rule):
         A failure state (FAILED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, BOOT_FAIL, DEADLINE) or an exit status
         other than 0 that no other finding explains. In a log without a job: a traceback or an error at its
         end, also a traceback that the end cuts off, the last ERROR of a logger, and the last words of R,
-        Julia, nextflow, snakemake, MPI, PBS and LSF (the last two as a cause of their own). The finding quotes the last error block: a traceback,
-        the lines of an error, or the last lines of stderr.
+        Julia, nextflow, snakemake, MPI, PBS and LSF (the last two as a cause of their own). The finding
+        quotes the last error block: a traceback, the lines of an error, or the last lines of stderr.
     Why it matters
         A failure without a known cause is still a failure. The quoted lines mostly name the cause.
     When it stays silent

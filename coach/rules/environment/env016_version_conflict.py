@@ -25,8 +25,8 @@ class VersionConflict(EndingRule):
         torch_scatter …) for different CUDA versions, a CUDA older than JAX needs, and a cuDNN other than
         torch or TensorFlow was built with; a checkpoint with objects that torch.load refuses since 2.6
         ("Weights only load failed", "Unsupported global"); a package that was built against another torch (an
-        undefined C++ symbol); packages of which conda finds no release. Or the result of the job's own check at its start: torch does not have the
-        version that the recipe needs.
+        undefined C++ symbol); packages of which conda finds no release. Or the result of the job's own check
+        at its start: torch does not have the version that the recipe needs.
     Why it matters
         The program cannot run in this environment. The message names only the first missing name, not the
         required version.

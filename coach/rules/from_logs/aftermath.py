@@ -108,7 +108,8 @@ _OF_C = r"\S+ at \.{0,2}/\S+(?:\.\w+:\d+| \(unknown line\))$|unknown function \(
 _QUIET = re.compile(
     r"\W*$|srun: |slurmstepd|make(?:\[\d+\])?: |wandb: |\[W\d{3,4} |\s|[-=*^~+#]{3,}|.*(?:\b[Ee]xit(?:ed|ing"
     r"|s)?\b|[Kk]illed|[Tt]erminat|\b[Aa]bort|\bfailed\b|[Cc]ore dumped|Error\b|ERROR\b|error:)"
-    r"|(?:See|For more|Please|Try|Run|Hint|Note|note:|hint:|help:|use|Use|If|Complete log)\b|frame #\d|File \""
+    r"|(?:See|For more|Please|Try|Run|Hint|Note|note:|hint:|help:|use|Use|If|Complete log)\b|frame #\d"
+    r"|File \""
     r"|(?:Calls|Stacktrace|Backtrace|Work dir|Tip): ?|in expression starting at |Execution halted|Caused by:"
     rf"|(?:real|user|sys)\t\d|\*\*\* |.*Execution complete -- Goodbye$|{_OF_C}"
 )

@@ -33,7 +33,9 @@ _OTHER_JOBS = (
     *("parent", "prev", "previous", "resubmitted", "submitted"),
 )
 _NOT_OF_ANOTHER = "".join(rf"(?<!\b{word}[ -])" for word in _OTHER_JOBS) + r"(?<!\bslurm[ _])"
-"""`Next job id: 18` at the end of a chained job, and `Array job ID: 16` in a header, name other jobs."""
+_NOT_OF_A_WORKFLOW = r"(?-i:(?<!    jobid)(?<!\(jobid))"
+"""`Next job id: 18` at the end of a chained job, and `Array job ID: 16` in a header, name other jobs.
+Snakemake numbers the rules of a workflow by `jobid: 4`, indented or behind a bracket."""
 
 
 def _mark(name: str, pattern: str, *literals: str) -> Signature:
@@ -110,7 +112,7 @@ MARKS = (
     # A job's header: a different job id means another job.
     _mark(
         _JOB,
-        rf"(?i)\b{_NOT_OF_ANOTHER}(?:slurm[_ ])?job[_ ]?id(?-i:(?<!    jobid)(?<!\(jobid)) ?[:=] ?(?P<job>\d{{1,10}})\b",
+        rf"(?i)\b{_NOT_OF_ANOTHER}(?:slurm[_ ])?job[_ ]?id{_NOT_OF_A_WORKFLOW} ?[:=] ?(?P<job>\d{{1,10}})\b",
         *("JOB_ID", "JOBID", "JobID", "JobId", "Job ID", "job ID", "job id", "Job id", "job_id", "jobid"),
     ),
     # A line that each run prints once: it starts a run if an earlier run has the same line.

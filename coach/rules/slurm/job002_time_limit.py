@@ -42,8 +42,8 @@ class TimeLimit(EndedBySlurm):
 
     What it sees
         The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job
-        is timed-out" and "Job not requeued because: timed-out …"; the words of LSF, PBS, Moab, Grid Engine and Flux for
-        the same.
+        is timed-out" and "Job not requeued because: timed-out …"; the words of LSF, PBS, Moab, Grid
+        Engine and Flux for the same.
         A job with the state DEADLINE that never ran could not end before its --deadline any more.
         Ranks whose last step lies far behind that of the others, in metrics or in lines that name their rank.
         The run's steps, the counter that it prints ("epoch 109/200"), its last line with the use of its CPUs,

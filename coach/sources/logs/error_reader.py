@@ -145,7 +145,8 @@ class ErrorReader:
         if self._error is None:
             self._add_frame(number, words)
         elif self._goes_on(words):
-            if _FRAME.match(words) and not _NAMED_ERROR.match(self._lines[self._error][1].strip()):
+            said = self._lines[self._error][1].strip()
+            if self.kind in _PLAIN and _FRAME.match(words) and not _NAMED_ERROR.match(said):
                 self._error = None  # another thread printed that line: the frames go on below it
             self._lines.append((number, words))
         else:
