@@ -53,6 +53,44 @@ ARRAY = FRAMES + (
             "Correct conf.yaml at line 3, column 8",
         ),
         (
+            '  File "/home/ada/fit.py", line 4\n    def f(\n         ^\nSyntaxError: unexpected EOF\n',
+            "COD001",
+            "Correct /home/ada/fit.py at line 4, or just above it",
+        ),
+        (
+            FRAMES + "FloatingPointError: Loss became infinite or NaN at iteration=1207!\n",
+            "NUM001",
+            "Divide the learning rate",
+        ),
+        (
+            FRAMES + "FloatingPointError: Loss became infinite or NaN at iteration=1!\n",
+            "NUM001",
+            "Look at the first batch",
+        ),
+        (" 40%|####  | 4/10 [00:40<01:00, 10.0s/it]Terminated\n", "JOB014", "Ask the scheduler how"),
+        ("[rank3] epoch 4\nTerminated\n", "JOB014", "Find who sent it: see the first error of the other"),
+        ("KeyboardInterrupt\n", "JOB014", "If it was not you"),
+        (
+            "FATAL:   container creation failed: mount /d->/d error: mount source /d doesn't exist\n",
+            "ENV022",
+            "The path /d that is bound into the container does not exist",
+        ),
+        (
+            "FATAL:   While making image from oci registry: GET https://r.io/v2/x: UNAUTHORIZED: denied\n",
+            "ENV022",
+            "Log in to the registry once",
+        ),
+        (
+            'FATAL:   "fit": executable file not found in $PATH\n',
+            "ENV022",
+            "Name the program by its full path",
+        ),
+        ("docker: Error response from daemon: No such image: seg:3\n", "ENV022", "Correct the image's name"),
+        ('/opt/bin/mpirun: Error: unknown option "--hnp"\n', "JOB011", "This launcher does not know --hnp"),
+        ("qsub: Unknown queue\n", "JOB011", "See the limits of the queue"),
+        ("MOAB_INFO:  job exceeded wallclock limit\n", "JOB002", "Ask for more time"),
+        ("failed 37 : qmaster enforced h_rt, h_cpu, or h_vmem limit\n", "JOB002", "See which limit it was"),
+        (
             "slurmstepd-node1: error: execve(): /home/ada/./train.py: Permission denied\n"
             "srun: error: node1: task 0: Exited with exit code 13\n",
             "ENV011",

@@ -98,6 +98,8 @@ ENDS: dict[str, list[str]] = {
         '  File "/home/ada/fit.py", line 4\n    \n    ^\nSyntaxError: unexpected EOF while parsing',
         "{Error using readmatrix (line 149)\nUnable to find column x.\n\nError in fit (line 3)\n}",
         "[n1:71] pml_ob1_sendreq.c:308 FATAL",
+        "fatal Fortran runtime error(./in.f90:9): End of file during input\n"
+        "/bin/sh: line 1:  71 Aborted   ./in",
         "Error: package or namespace load failed for ‘stats’:\n object ‘x’ not found",
         "WorkflowError:\nFailed to open source file profile/config.yaml",
     ],
@@ -165,6 +167,7 @@ ENDS: dict[str, list[str]] = {
         "srun: error: MPI: Cannot create context for mpi/pmix",
         "srun: error: task 3 launch failed: Unspecified error",
         "srun: error: timeout waiting for task launch, started 0 of 4 tasks",
+        "[n5] [[19,0],1] selected pml ob1, but peer [[19,0],0] on n4 selected pml ucx",
         "/opt/ompi/bin/mpirun: Error: unknown option \"--hnp\"\nType 'mpirun --help' for usage.",
     ],
     "slurm_invalid_request": [
@@ -173,6 +176,7 @@ ENDS: dict[str, list[str]] = {
         "srun: error: You must name an account: --account",
         "salloc: error: *** ERROR *** interactive jobs end after 2 hours",
         "qsub: Unknown queue MSG=cannot locate queue",
+        "Error in rusage section: The value is above RESRSV_LIMIT of the queue. Job not submitted.",
     ],
     "service_login": [
         "wandb: ERROR api_key not configured (no-tty). call wandb.login(key=[your_api_key])\n" + FRAMES,

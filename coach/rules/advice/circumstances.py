@@ -39,6 +39,7 @@ _SHOWN_BY: Mapping[str, re.Pattern[str]] = {
     "transformers": re.compile(r"transformers|huggingface"),
     "lightning": re.compile(r"(?i)lightning"),
     "conda": re.compile(r"(?i)conda|mamba"),
+    "ranks": re.compile(r"(?i)\brank|\btasks? \d|torchrun|srun: "),
     "inodes": re.compile(
         r"\bIUse%|\bInodes\b|\binodes? (?:quota|limit)|\bfiles? (?:quota|limit)|\bnumber of files\b"
         r"|\bfiles +quota\b"

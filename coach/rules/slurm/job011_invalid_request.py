@@ -52,7 +52,7 @@ class InvalidRequest(EndingRule):
     confidence = 0.95
     sentences = by_field(
         launch="The ranks were not started: {words:.200}",
-        pbs="PBS refused the request: {words:.200}",
+        foreign="The scheduler refused the request: {words:.200}",
         job="Slurm refused a step of the job: {why:.200}",
         why="Slurm refused the request: {why:.200}",
         words="Slurm refused the request: {words:.200}",

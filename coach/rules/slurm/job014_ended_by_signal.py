@@ -87,7 +87,11 @@ class EndedBySignal(EndingRule):
         if name == "SIGHUP":
             yield Fix("Start long runs by sbatch (or in tmux): the terminal it was started in was closed")
         elif name == "SIGTERM":
-            yield Fix("Find who sent it: see the first error of the other ranks and nodes")
+            yield Fix("Find who sent it: see the first error of the other ranks and nodes", needs=("ranks",))
+            yield Fix(
+                "Ask the scheduler how the job ended: a limit of time or memory, or a person, sends it too",
+                needs=("not ranks",),
+            )
         else:
             yield Fix("If it was not you, find who interrupted it")
 
