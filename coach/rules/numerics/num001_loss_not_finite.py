@@ -257,8 +257,8 @@ class LossNotFinite(Rule):
         )
 
     def _is_from_start(self, first: LogHit, finite: Sequence[LogHit]) -> bool:
-        """True if the line names one of the first steps, or else if the log shows at most a few finite losses,
-        and none that lasts after `first`."""
+        """True if the line names one of the first steps; without a number, if the log shows at most a few
+        finite losses, and none that lasts after `first`."""
         if "iteration" in first.fields:
             return int(first.fields["iteration"]) <= self.values["first_steps"]
         before = [hit for hit in finite if hit.file != first.file or hit.line <= first.line]
