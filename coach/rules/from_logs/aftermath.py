@@ -103,7 +103,7 @@ _PREFIX = re.compile(
     r"|\d{4}-\d\d-\d\d[T ]\S+ )*"
 )
 """Rank and time that a launcher or a logger puts before a line."""
-_OF_C = r"\S+ at \.{0,2}/\S+(?:\.\w+:\d+| \(unknown line\))$|unknown function \(ip: "
+_OF_C = r"^\S+ at \.{0,2}/\S+(?:\.\w+:\d+| \(unknown line\))$|unknown function \(ip: "
 """Frames of native code, as Julia prints them for each of its threads."""
 _QUIET = re.compile(
     r"\W*$|srun: |slurmstepd|make(?:\[\d+\])?: |wandb: |\[W\d{3,4} |\s|[-=*^~+#]{3,}|.*(?:\b[Ee]xit(?:ed|ing"
