@@ -158,6 +158,13 @@ def test_printed_gradients_that_stay_not_finite_are_told(
     assert ("NUM003" in [each.rule for each in found if each.severity >= 2]) is is_told
 
 
+def test_a_log_whose_only_loss_is_nan_is_told_unless_its_job_runs() -> None:
+    text = "scaler: overflow in this step\nloss = nan, skipping this step\n"
+    (finding,) = diagnose_whole(text).findings
+    assert (finding.rule, finding.severity, finding.evidence[0].line) == ("NUM001", Severity.CRITICAL, 2)
+    assert not causes(diagnose_log(text, run(state="RUNNING")))
+
+
 @pytest.mark.parametrize("line", ["<{n:05}> objective={x} ema~{x} (0.1s)", "Iter {n}: cost = {x}, acc = 0.5"])
 def test_an_objective_of_another_name_is_told_once_it_stays_nan(line: str) -> None:
     lines = [line.format(n=n, x="nan" if n > 76 else f"{4 / n:.4f}") for n in range(1, 120)]

@@ -238,7 +238,7 @@ class LossNotFinite(Rule):
         lasting, finite = lines.lasting, lines.finite
         confidence, hits = 0.95, [*lasting[:1], *lines.stopped] if lines.stopped else []
         if not lines.stopped:
-            confidence, hits = self._of_numbers(snapshot, lasting, has_finite=bool(finite))
+            confidence, hits = self._of_numbers(snapshot, lasting)
         if not hits and not finite:
             lasting, finite = self._of_functions(snapshot), hits_of(snapshot, *_FINITE_FUNCTIONS)
             confidence, hits = 0.9, lasting
@@ -328,15 +328,13 @@ class LossNotFinite(Rule):
             since_s=hit.time_s,
         )
 
-    def _of_numbers(
-        self, snapshot: TargetSnapshot, lasting: list[LogHit], has_finite: bool
-    ) -> tuple[float, list[LogHit]]:
+    def _of_numbers(self, snapshot: TargetSnapshot, lasting: list[LogHit]) -> tuple[float, list[LogHit]]:
         """The confidence, 0 to 1, and the log lines that prove it."""
         if len(lasting) >= self.consecutive:
             return 0.95, lasting
         if any(_SUMMARY.search(hit.text) for hit in lasting):
             return 0.9, lasting
-        if lasting and (snapshot.has_ended or has_finite) and snapshot.state != "RUNNING":
+        if lasting and snapshot.state != "RUNNING":  # while it runs, a finite one may follow
             return 0.75, lasting
         hits = self._said_otherwise(snapshot)
         return (0.9, hits) if hits else (0.75, self._sudden_zeros(snapshot))
