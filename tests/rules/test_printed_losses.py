@@ -120,6 +120,17 @@ def test_an_evaluation_without_a_training_loss_is_judged_by_the_steps_of_its_epo
     )
 
 
+def test_a_lucky_batch_of_an_evaluation_is_no_best_evaluation() -> None:
+    lines = []
+    for epoch in range(1, 11):
+        batch = 0.5 if epoch == 4 else 1.5
+        for step in (0, 50):
+            lines.append(f"epoch {epoch} train step {step} loss {2 / (epoch + step / 100):.4f}")
+        lines.append(f"epoch {epoch} val step 0 val_loss {batch}")
+        lines.append(f"epoch {epoch} mean val_loss {1.6 - epoch / 20:.3f}")
+    assert said(judged(lines)) == []
+
+
 def test_a_training_loss_that_rose_since_the_best_epoch_is_no_overfitting() -> None:
     line = "epoch {epoch}: train_loss {train:.4f} val_loss {value:.4f} val_acc 0.8"
     assert [rule for rule, _ in said(judged(_steps_and_epochs(line, last=1.2)))] == []

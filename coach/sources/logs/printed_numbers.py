@@ -331,9 +331,11 @@ class LineNumbers:
             return None
         position, length = record.pop("position", None), record.pop("length", None)
         number, epoch = whole(record.get("step", position if length else None)), whole(record.get("epoch"))
-        if number is not None:
-            return {**record, "step": self._step.next(number, epoch, length)}
         is_training = any(map(_is_training_loss, record))
+        if number is not None:
+            if not is_training and self._step.is_past(number, epoch):
+                return None  # a batch of an evaluation, whose loss is not that of the evaluation
+            return {**record, "step": self._step.next(number, epoch, length)}
         if is_training and "epoch" in record and epoch in (None, self._last_epoch):
             self._has_many_per_epoch = True
         if epoch is not None and not self._has_many_per_epoch:
@@ -372,6 +374,10 @@ class _StepCount:
         self._last_step = -1
         self._offset = 0
         """The steps of all earlier epochs."""
+
+    def is_past(self, number: int, epoch: int | None) -> bool:
+        """True for a number below that of the last line, in the same epoch if lines tell it."""
+        return number < self._last_number and epoch in (None, self._last_epoch)
 
     def next(self, number: int, epoch: int | None, length: float | None) -> float:
         """The step of a line. `length`: the number of steps in an epoch, if the line tells it."""

@@ -132,6 +132,31 @@ def test_steps_of_an_epoch_are_added_to_the_epochs_before() -> None:
     assert [place[1] for place in places(*begun_again)][-3:] == [9, 29, 59]
 
 
+def test_a_batch_of_an_evaluation_is_neither_the_evaluation_nor_a_step_of_the_training() -> None:
+    lines = [
+        line
+        for epoch in (1, 2, 3)
+        for line in (
+            f"epoch:[ {epoch}/3 ] train step:0 loss: 1.0",
+            f"epoch:[ {epoch}/3 ] train step:50 loss: 1.0",
+            f"epoch:[ {epoch}/3 ] val step:0 loss: 0.1",
+            f"END epoch:{epoch} val loss_avg: 2.0",
+        )
+    ]
+    records = LineNumbers().records(lines)
+    assert [record["step"] for record in records if "loss" in record] == [0, 50, 51, 101, 102, 152]
+    evaluations = [record for record in records if "loss" not in record]
+    assert [sorted(each.items()) for each in evaluations] == [
+        [("epoch", epoch), ("val loss_avg", 2.0)] for epoch in (1, 2, 3)
+    ]
+
+
+def test_an_evaluation_at_the_newest_step_of_the_training_is_read() -> None:
+    lines = ["step 50 loss 1.0", "Eval step 50: loss 2.0", "step 100 loss 0.9", "Eval step 100: loss 1.9"]
+    read = [(record["step"], record.get("val loss")) for record in LineNumbers().records(lines)]
+    assert read == [(50, None), (50, 2.0), (100, None), (100, 1.9)]
+
+
 def test_numbers_that_grow_over_all_epochs_are_left_alone() -> None:
     lines = [f"epoch {step // 10} step {step}/30 loss 1.0" for step in range(0, 30, 5)]
     assert [place[1] for place in places(*lines)] == [0, 5, 10, 15, 20, 25]
