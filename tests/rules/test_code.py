@@ -46,6 +46,20 @@ def test_a_start_file_of_the_login_shell_explains_no_exception(start_file: str) 
     assert of_a_whole_log("started", own) == ["file_not_found"]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "the sequence length 2851 is above the cache of 2560",
+        "no objective: byol, dino or moco is expected",
+        "cannot prune to a sparsity of 1.5",
+        "grad_norm: 17.5 is above the bound 10.0",
+        "train loss: 0.5, val loss: 0.9, the history has no third value",
+    ],
+)
+def test_words_that_also_announce_a_stage_of_the_training_explain_no_exception(said: str) -> None:
+    assert of_a_whole_log(*FRAMES, f"ValueError: {said}") == ["code_error"]
+
+
 LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
 
 

@@ -30,8 +30,9 @@ _ECHO = re.compile(
     r"|RayActorError|ActorDiedError)$"
 )
 """Exceptions that only report that another process ended, not why."""
-_DEVICE = ("on_cpu", "fell_back")
-"""ENV004's signatures of lines that report a device: no error."""
+_NO_ERRORS = ("on_cpu", "fell_back", "stage", "objective", "norm", "both")
+"""The signatures of lines that report a device, a stage of the training, or its numbers. Their words may
+stand in the message of any exception."""
 _LAUNCHER = "ChildFailedError"
 _ENDED_BY_SIGNAL = re.compile(r"exit ?code *: *-")
 _WEAK = re.compile(
@@ -136,7 +137,7 @@ class PlainException(Rule):
             hit
             for hit in snapshot.log_hits
             if hit.rule not in (self.code, PROGRESS.rule, "")
-            and hit.signature not in _DEVICE
+            and hit.signature not in _NO_ERRORS
             and not is_of_a_table(hit)
             and not is_inside_the_cluster(hit)
         ]
