@@ -158,7 +158,7 @@ def _field_of(name: str) -> str | None:
 
 def _has_loss(record: Mapping[str, float]) -> bool:
     """True if a loss is among the names, of the training or of an evaluation."""
-    return any(_field_of(name) == "loss" for name in record)
+    return "loss" in map(_field_of, record)
 
 
 def _value_of(name: str, found: re.Match[str]) -> float:
