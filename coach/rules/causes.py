@@ -308,6 +308,7 @@ _EDGES = _edges(
     ("ENV002", "ENV004", "torch cannot use a GPU through a driver that is too old"),
     ("ENV008", "ENV007", "without its environment a program lacks its modules"),
     ("ENV023", "ENV007 ENV008", "a module that was not loaded brings no Python and no programs"),
+    ("ENV021", "DAT011", "what the job could not fetch is not there"),
     ("ENV025", "DAT011 ENV007 ENV008 ENV023 COD001", "a name with a Windows line end names nothing"),
     (
         "ENV026",

@@ -23,12 +23,12 @@ _OUTSIDE = re.compile(
     r"(?!localhost)[\w-]+(?:\.[\w-]+)*\.(?!local|localdomain|internal|cluster|lan\b|hpc\b)[A-Za-z]{2,}"
 )
 _FETCHES = re.compile(
-    r"urlopen error|\bhttpx\.|HTTPSConnection|on the Hub\b|the requested files in the|couldn't find (?:it"
-    r"|them) in the cached|[Oo]ffline mode is enabled"
+    r"urlopen error|\bhttp(?:x|core)2?\.|HTTPSConnection|on the Hub\b|the requested files in the"
+    r"|couldn't find (?:it|them) in the cached|[Oo]ffline mode is enabled"
 )
 _HTTP_FRAME = re.compile(
     r'[\\/](?:urllib[\\/]request|http[\\/]client|torch[\\/]hub|torchvision[\\/]datasets[\\/]utils)\.py"'
-    r"|[\\/](?:urllib3|requests|httpx|httpcore|aiohttp|huggingface_hub|wget|gdown)[\\/]"
+    r"|[\\/](?:urllib3|requests|httpx2?|httpcore2?|aiohttp|huggingface_hub|wget|gdown)[\\/]"
 )
 
 
