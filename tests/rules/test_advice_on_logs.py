@@ -162,7 +162,7 @@ ARRAY = FRAMES + (
         (
             FRAMES + "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)\n",
             "COD001",
-            "Look at what is read: it is empty, or no JSON",
+            "Look at the file or the answer that is read: it is empty, or not JSON",
         ),
         (
             FRAMES + "EOFError: EOF when reading a line\n",

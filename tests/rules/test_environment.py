@@ -707,7 +707,7 @@ def test_a_pickle_of_numpy_2_is_told_from_a_missing_numpy() -> None:
     error = "    sample = pickle.load(file)\nModuleNotFoundError: No module named 'numpy._core.numeric'\n"
     finding = diagnose_log(head + error).findings[0]
     assert finding.summary.startswith("The file was written by numpy 2, and the numpy that reads it is older")
-    assert finding.fixes[0].title.endswith("python -m pip install 'numpy>=2'")
+    assert finding.fixes[0].command == "python -m pip install 'numpy>=2'"
 
 
 def test_a_file_with_a_near_name_beside_the_program_is_named_first(tmp_path: Path) -> None:

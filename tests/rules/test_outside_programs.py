@@ -12,7 +12,7 @@ EXECUTABLE = (
     "file_not_found",
     "See if the program that the line `Executable:` names is on the nodes",
 )
-SLOTS = ("JOB011", "mpi_launch", "Ask for as many tasks as mpirun starts, or start fewer")
+SLOTS = ("JOB011", "mpi_launch", "Start at most as many ranks as the job has slots, or ask for 64")
 CODE = ("COD001", "code_error", "Correct the program at the line that is shown")
 KILLED = ("MEM008", "host_oom", "Measure how much memory it uses")
 CRASHED = ("COD002", "segfault", "Let Python print where it crashes")
