@@ -18,6 +18,7 @@ _TIMED_OUT = re.compile(r"[Tt]imed? ?out|Connection refused")
 _LAST_MIRROR = "Error downloading "
 """torchvision prints why each mirror failed, and raises an error without a reason after the last one."""
 _BROKE_OFF = re.compile(r"IncompleteRead|ChunkedEncodingError|RemoteDisconnected|Connection broken")
+_NOT_CACHED = re.compile(r"\bcached\b|local cache|[Oo]ffline ?[Mm]ode")
 _TRACKERS = re.compile(r"wandb|comet\.com|neptune\.ai|mlflow")
 
 
@@ -66,6 +67,8 @@ class NoNetwork(EndingRule):
             return "A transfer broke off before its end: the network is there, and lost the connection"
         hosts = (host_of(each.text) for each in (hit, *hits_of(snapshot, self.code)))
         host = next((host for host in hosts if host), None)
+        if _NOT_CACHED.search(hit.text):
+            return f"The job's cache lacks the file, and {host or 'the hub'} was not reached"
         return f"A download failed: {host or 'the internet'} cannot be reached from the job"
 
     def fixes(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Fix]:
