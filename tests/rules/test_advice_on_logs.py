@@ -183,7 +183,7 @@ ARRAY = FRAMES + (
         (
             "train.sh: line 6: syntax error: unexpected end of file\n",
             "COD001",
-            "Correct that line of the script",
+            "Correct that line of train.sh",
         ),
         (
             "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n"
