@@ -73,10 +73,6 @@ class FileNotFound(EndingRule):
             yield Fix(
                 f"Correct the line `cd {cd[0]}` of the batch script: it failed, so the job ran elsewhere"
             )
-        if "command" in hit.fields:
-            yield Fix("If its name is misspelt, correct it behind srun")
-            yield Fix("If an environment or a module brings it, activate or load that before srun")
-            return
         missing = hit.fields.get("path") or hit.fields.get("missing") or ""
         if missing.endswith(r"\r"):
             yield Fix(

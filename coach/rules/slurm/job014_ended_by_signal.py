@@ -22,6 +22,7 @@ _NAMES = {
     "Hangup": "SIGHUP",
     "Interrupt": "SIGINT",
     "Terminated": "SIGTERM",
+    "Termination": "SIGTERM",
     "CPU time limit exceeded": "SIGXCPU",
     "interrupt": "SIGINT",
     "lightning": "SIGINT",
