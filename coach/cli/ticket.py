@@ -18,7 +18,7 @@ from coach.model.errors import UserError
 from coach.render.ticket import ticket_markdown
 from coach.runs import expand_home
 from coach.sources.machine.new_file import refuse_if_there, save_new
-from coach.workflows.judging import kept_verdicts
+from coach.workflows.judging import newest_bad
 from coach.workflows.judging.ticket import struck_words, ticket
 from coach.workflows.teaching.shared_ticket import run_to_share, share_ticket
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if file is not None:
         refuse_if_there(file)
     backend = backend_of(args.backend, settings)
-    job = args.job if args.job is not None else kept_verdicts.newest_bad(settings, io, backend)
+    job = args.job if args.job is not None else newest_bad.newest_bad(settings, io, backend)
     if job is None:
         raise UserError("no job of yours is known to have ended badly", "name one: coach ticket JOB")
     if args.share and file is not None:

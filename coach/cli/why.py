@@ -26,10 +26,10 @@ from coach.workflows.backend import resolve_backend
 
 if TYPE_CHECKING:
     from coach.workflows import sharing
-    from coach.workflows.judging import check, kept_verdicts
+    from coach.workflows.judging import check, kept_verdicts, newest_bad
 else:
     sharing = late("coach.workflows", "sharing")
-    check, kept_verdicts = late("coach.workflows.judging", "check", "kept_verdicts")
+    check, kept_verdicts, newest_bad = late("coach.workflows.judging", "check", "kept_verdicts", "newest_bad")
 
 _FAIL_ON = {severity.word: severity for severity in Severity}
 _WIDTH = 160
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.write_verdict is not None:
         return _write_verdict(Path(args.write_verdict), settings, io)
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
-    job = args.job if args.job is not None else kept_verdicts.newest_bad(settings, io, backend)
+    job = args.job if args.job is not None else newest_bad.newest_bad(settings, io, backend)
     if job is None:
         if args.format == "json":
             print(json.dumps({"schema": 1, "jobs": []}))

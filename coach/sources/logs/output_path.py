@@ -27,9 +27,9 @@ _NO_TASK = str(2**32 - 2)
 """slurmd's value of %a for a job that is not part of an array."""
 _OPTIONS = {"-o": "stdout", "--output": "stdout", "-e": "stderr", "--error": "stderr"}
 _SWITCH = re.compile(
-    r"--(?:parsable|hold|exclusive|requeue|no-requeue|quiet|verbose|overcommit|oversubscribe|contiguous|no-kill"
-    r"|nice|propagate|reboot|spread-job|use-min-nodes|ignore-pbs|get-user-env|label|unbuffered|overlap|exact|pty"
-    r"|kill-on-bad-exit|multi-prog|preserve-env|disable-status)|-[EHKOQXZklsuv]"
+    r"--(?:parsable|hold|exclusive|requeue|no-requeue|quiet|verbose|overcommit|oversubscribe|contiguous"
+    r"|no-kill|nice|propagate|reboot|spread-job|use-min-nodes|ignore-pbs|get-user-env|label|unbuffered"
+    r"|overlap|exact|pty|kill-on-bad-exit|multi-prog|preserve-env|disable-status)|-[EHKOQXZklsuv]"
 )
 """Options of srun and sbatch without a value, or whose value can only follow a `=`."""
 _JOB_ID = re.compile(r"(\d+)(?:_(\d+))?(?:\+\d+)?")

@@ -39,11 +39,14 @@ _FILE = re.compile(
     r"|cuh|h|hpp|sif|whl|lock|wandb)$",
     re.IGNORECASE,
 )
-_LEFT_OUT = re.compile(
-    r"^\.|^(?:__pycache__|node_modules|site-packages|venv|conda|miniconda\d?|anaconda\d?|envs|pkgs)$"
+_NO_FOLDER = re.compile(
+    r"(?:^|/)(?:\.[^/]*|__pycache__|node_modules|site-packages|venv|conda|miniconda\d?|anaconda\d?"
+    r"|envs|pkgs)$"
+    rf"|{_FILE.pattern}",
+    re.IGNORECASE,
 )
 _WANDB_RUN = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-\w+")
-_MLFLOW_RUN = re.compile(r"[0-9a-f]{32}")
+_RUN_FOLDER = re.compile(rf"(?:^|/)(?:{_WANDB_RUN.pattern}|[0-9a-f]{{32}})$")
 """The run folders of wandb and MLflow hold hundreds of files in folders, and coach needs none of them."""
 
 
@@ -109,24 +112,26 @@ class Walk:
             folder, depth = folders.pop(0)
             if folder and not self._may_enter(folder):
                 continue
-            try:
-                names = self._io.list_dir(self._root / folder)
-            except OSError as error:
-                if not folder:
-                    self.problem = error.strerror or str(error)
-                continue  # a file, in most cases
-            parent = folder.rpartition("/")[2]
-            if parent == "wandb":  # `latest-run` is a link to one of the runs
-                runs = sorted((found[1], found[0]) for found in map(_WANDB_RUN.fullmatch, names) if found)
-                names = [name for _, name in runs[-MAX_FILES:]]
-            paths = [f"{folder}/{name}" if folder else name for name in names]
+            paths = self._listed(folder)
             if len(paths) > num_left:
                 paths, self.is_whole = sorted(paths, key=self._rank)[:num_left], False
             num_left -= len(paths)
             yield from paths
-            is_of_run = _WANDB_RUN.fullmatch(parent) or _MLFLOW_RUN.fullmatch(parent)
-            if depth < self._max_depth and not is_of_run:
-                folders += [(path, depth + 1) for path in paths if _may_be_folder(path)]
+            if depth < self._max_depth and not _RUN_FOLDER.search(folder):
+                folders += [(path, depth + 1) for path in paths if not _NO_FOLDER.search(path)]
+
+    def _listed(self, folder: str) -> list[str]:
+        """The paths in a folder; none in a file."""
+        try:
+            names = self._io.list_dir(self._root / folder)
+        except OSError as error:
+            if not folder:
+                self.problem = error.strerror or str(error)
+            return []
+        if folder.rpartition("/")[2] == "wandb":  # `latest-run` is a link to one of the runs
+            runs = sorted((found[1], found[0]) for found in map(_WANDB_RUN.fullmatch, names) if found)
+            names = [name for _, name in runs[-MAX_FILES:]]
+        return [f"{folder}/{name}" if folder else name for name in names]
 
     def may_read(self, path: str) -> bool:
         """False for a link that leads out of a root that must not be left."""
@@ -150,10 +155,6 @@ class Walk:
         if self._is_wanted(path):
             return 0
         return 2 if _FILE.search(path) else 1
-
-
-def _may_be_folder(path: str) -> bool:
-    return not _FILE.search(path) and not _LEFT_OUT.search(path.rpartition("/")[2])
 
 
 @dataclass(frozen=True, slots=True)

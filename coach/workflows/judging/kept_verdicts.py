@@ -1,21 +1,19 @@
-"""Keep a verdict, and find it again by the name of its run or job; find the job that ended badly last.
+"""Keep a verdict, and find it again by the name of its run or job.
 
 A kept verdict needs no log, no rule and no question to Slurm.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coach import runs
-from coach.analysis.jobs.belonging import is_job_id, is_of_another_cluster
-from coach.analysis.judging.verdict_object import has_ended_badly, is_bad_state, is_withheld
+from coach.analysis.jobs.belonging import is_of_another_cluster
+from coach.analysis.judging.verdict_object import is_withheld
 from coach.config import Settings
 from coach.late import late
-from coach.model.errors import UserError
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
@@ -29,8 +27,7 @@ from coach.sources.runs.verdict_files import (
     verdict_of_job,
     verdict_of_run,
 )
-from coach.sources.runs.verdicts import Verdicts
-from coach.workflows.judging.targets import jobs_source, known_cluster, known_runs, rows_of_queue
+from coach.workflows.judging.targets import known_cluster, known_runs
 
 if TYPE_CHECKING:
     from coach.workflows.judging import check
@@ -115,33 +112,3 @@ def keep(
 def _text(value: Mapping[str, Any], key: str) -> str | None:
     found = value.get(key)
     return found if isinstance(found, str) else None
-
-
-def newest_bad(settings: Settings, io: Io, backend: str) -> str | None:
-    """The name of the own job or run that most recently ended badly, by run directories, the queue and
-    coach's memory; None if none is known. One question to Slurm."""
-    user, cluster = user_name(), known_cluster(settings)
-    own_runs = known_runs(settings, io)
-    jobs = [each.job for each in SeenJobs(settings.cache_dir).read()[0]]
-    if backend == "slurm":
-        with contextlib.suppress(UserError):  # the runs and the memory still tell enough
-            jobs += rows_of_queue(jobs_source(io, backend, settings, user))
-    found = [
-        (run.ended_time_s, run.run_id, run.state)
-        for run in own_runs
-        if not is_of_another_cluster(run, cluster)
-    ]
-    found += [
-        (job.end_time_s, job.job_id, job.state) for job in jobs if job.user == user and "[" not in job.job_id
-    ]
-    known = [
-        (ended_s, target) for ended_s, target, state in found if ended_s is not None and is_bad_state(state)
-    ]
-    here = {run.run_id for run in own_runs}  # the directory of a run may have been removed since
-    remembered = filter(has_ended_badly, Verdicts(settings.cache_dir).read().values())
-    known += [
-        (past.ended_s, past.target)
-        for past in remembered
-        if past.ended_s is not None and (past.target in here or is_job_id(past.target))
-    ]
-    return max(known)[1] if known else None

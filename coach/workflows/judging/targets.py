@@ -6,7 +6,7 @@ thing by it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
@@ -32,20 +32,15 @@ from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.model.errors import OTHERS_JOBS, UnknownTarget, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
 from coach.model.slurm.cluster import Job
-from coach.model.training.log import Signature
 from coach.model.training.run import Run
 from coach.sources.base import PollingSource
-from coach.sources.io import Io, for_folder
+from coach.sources.io import Io
 from coach.sources.logs.job_outputs import JobRowSource, OutputPaths
 from coach.sources.logs.log_source import LogSource
-from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.machine.user import user_name
 from coach.sources.metrics.flight_recorder import FlightRecorderSource
-from coach.sources.metrics.stack_samples import StackSamplesSource
-from coach.sources.metrics.telemetry_files import TelemetrySource
 from coach.sources.runs.local_process import Look, look
-from coach.sources.runs.run_files import RunFilesSource
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.run_list import RunListSource
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
@@ -59,11 +54,11 @@ from coach.workflows.judging.directory_files import (
     kind_of,
 )
 from coach.workflows.judging.job_files import job_files
-from coach.workflows.judging.program_files import foreign_metrics, run_metrics
+from coach.workflows.judging.program_files import foreign_metrics
+from coach.workflows.judging.run_sources import Signatures, run_sources
+from coach.workflows.judging.run_sources import SourceFactory as SourceFactory
 
 STDIN = "-"
-Signatures = Callable[[], Sequence[Signature]]
-SourceFactory = Callable[[], PollingSource]
 
 
 class TargetKind(Enum):
@@ -293,7 +288,7 @@ def target_sources(
     if kind is TargetKind.RUN and target.path is not None:
         runs_here = partial(list_runs, io, target.path.parent, index)
         named = target.logs, target.metrics
-        return _run_sources(io, name, target.path, output_paths, runs_here, look, signatures, *named)
+        return run_sources(io, name, target.path, output_paths, runs_here, look, signatures, *named)
     if kind not in (TargetKind.JOB, TargetKind.DIRECTORY, TargetKind.LOG):
         return {}
     found = files or foreign_files(target, io, output_paths)
@@ -308,32 +303,6 @@ def target_sources(
     if kind is not TargetKind.LOG:
         sources[f"flight:{name}"] = lambda: FlightRecorderSource(found.io, name, found.dumps)
     return sources
-
-
-def _run_sources(
-    io: Io,
-    name: str,
-    run_dir: Path,
-    output_paths: OutputPaths,
-    list_runs: Callable[[], Sequence[Run]],
-    look: Look,
-    signatures: Signatures,
-    logs: Sequence[Path],
-    metrics: Sequence[Path],
-) -> Mapping[str, SourceFactory]:
-    """The sources by `source:target`. `logs` and `metrics` that are named replace those that would be found.
-    `list_runs` returns all runs in the directory of the runs."""
-    io = for_folder(io, run_dir, (*logs, *metrics))
-    own = RunLogs(io, run_dir, output_paths.of)
-    return {
-        f"run:{name}": lambda: RunFilesSource(io, name, run_dir, look),
-        f"metrics:{name}": lambda: run_metrics(io, name, run_dir, own, list_runs, metrics),
-        f"telemetry:{name}": lambda: TelemetrySource(io, name, run_dir),
-        f"stacks:{name}": lambda: StackSamplesSource(io, name, run_dir),
-        f"log:{name}": lambda: LogSource(
-            io, name, lambda: logs or own.paths(), signatures, start_of=own.start_of
-        ),
-    }
 
 
 def foreign_files(target: Target, io: Io, output_paths: OutputPaths) -> ForeignFiles:

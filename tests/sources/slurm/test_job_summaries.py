@@ -11,8 +11,7 @@ from coach.model.reading import JobRow
 from coach.model.slurm.accounting import GpuMeans, JobSummary
 from coach.model.slurm.cluster import Job
 from coach.sources.io import CommandResult, Query
-from coach.sources.logs.job_outputs import OutputPaths
-from coach.sources.logs.job_row import JobRowSource
+from coach.sources.logs.job_outputs import JobRowSource, OutputPaths
 from coach.sources.slurm.job_summaries import AGAIN_S, KIND, LATE_S, JobSummaries, parse_summaries
 from coach.sources.slurm.jobstats import packed, parse_summary
 from tests.sources.fake_io import FakeIo

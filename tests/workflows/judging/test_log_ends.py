@@ -6,7 +6,7 @@ from coach.lookback.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build
-from coach.workflows.judging.ticket import error_and_ends
+from coach.workflows.judging.log_ends import error_and_ends
 from tests.rules.examples import scan, tail_of
 
 SUMMARY = """\
