@@ -6,7 +6,7 @@ import pytest
 
 from tests.rules.recorded import diagnose
 
-ARGUMENTS = ("COD001", "code_error", "Correct the arguments that the job's script gives the program")
+ARGUMENTS = ("COD001", "bad_arguments", "Correct the arguments that the job's script gives the program")
 EXECUTABLE = (
     "DAT011",
     "file_not_found",
@@ -41,7 +41,7 @@ ENDED = {
     "hub-unreachable": OFFLINE,
     "hub-snapshot-offline": ("ENV021", "no_network", "Fetch org/model on the login node"),
     "hub-data-offline": ("ENV021", "no_network", "Fetch org/corpus on the login node"),
-    "hub-gated": ("ENV011", "permission_denied", "Ask for access on the model's page"),
+    "hub-gated": ("ENV011", "hub_access", "Ask for access on the model's page"),
     "hub-no-such-model": ("DAT011", "file_not_found", "See if the hub has it under this name"),
     "argparse-missing": ARGUMENTS,
     "argparse-bad-value": ARGUMENTS,
@@ -54,7 +54,7 @@ ENDED = {
     "jsonargparse-bad-value": ARGUMENTS,
     "hydra-override": HYDRA,
     "hydra-no-config": HYDRA,
-    "training-interrupted": ("JOB014", "sigterm_signal", "If it was not you, find who interrupted it"),
+    "training-interrupted": ("JOB014", "user_interrupt", "If it was not you, find who interrupted it"),
 }
 """Recording → rule, cause and the beginning of the first fix."""
 
