@@ -65,6 +65,7 @@ class CurvePoint:
     """The epoch of the last step in it."""
     lr: float | None = None
     """The learning rate of the last step in it, as the program gave it."""
+    tokens_per_s: float | None = None
 
     @property
     def wait_pct(self) -> float | None:
@@ -106,6 +107,7 @@ class Curve:
             step.counter,
             step.epoch,
             step.lr,
+            step.tokens_per_s,
         )
         if self._points and self._points[-1].num_steps < self._stride:
             self._points[-1] = _merge(self._points[-1], point)
@@ -135,6 +137,7 @@ def _merge(a: CurvePoint, b: CurvePoint) -> CurvePoint:
         b.counter,
         a.epoch if b.epoch is None else b.epoch,
         a.lr if b.lr is None else b.lr,
+        mean(a.tokens_per_s, b.tokens_per_s),
     )
 
 

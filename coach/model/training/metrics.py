@@ -82,6 +82,10 @@ class Step:
     some steps."""
     samples_per_s: float | None = None
     """Samples per second of all ranks, if the program reports a rate instead of samples per step."""
+    tokens_per_s: float | None = None
+    """Tokens per second as the program reports them: of all ranks, or of one."""
+    mfu: float | None = None
+    """Share of the GPU's peak of floating point operations, 0 to 1, as the program reports it."""
     counter: Counter = Counter.STEP
     """What `step` counts."""
 

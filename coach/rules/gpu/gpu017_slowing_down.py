@@ -3,7 +3,8 @@ show the cause."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -17,6 +18,13 @@ from coach.rules.from_logs.quoted_evidence import size_text
 from coach.rules.from_numbers.telemetry_windows import quarters, training_host_samples
 from coach.rules.from_numbers.training_windows import is_first_of_epochs
 
+_PACES: tuple[tuple[str, Callable[[CurvePoint], float | None]], ...] = (
+    ("", lambda point: 1 / point.step_time_s if point.step_time_s else None),
+    ("tokens/s", lambda point: point.tokens_per_s),
+    ("samples/s", lambda point: point.samples_per_s),
+)
+"""Unit of a rate, and the rate at a point of the curve; without a unit it is steps per second."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Quarters:
@@ -25,6 +33,7 @@ class _Quarters:
     steps: tuple[int, ...]
     """The last step of each quarter."""
     whole: tuple[float, ...]
+    """Without step times: seconds per token or sample."""
     data: tuple[float, ...] | None
     """None if the wait for data was not measured."""
 
@@ -70,7 +79,8 @@ class SlowingDown(Rule):
     What it sees
         The step time over the whole training except its first tenth, in four quarters: each median lies above
         that of the quarter before, and the last is at least `growth` times the first. If the batch grows, the
-        time per sample is used. As far as they were measured, the finding also shows how much of the growth
+        time per sample is used; where a program prints only a rate, the time per token or per sample. As far
+        as they were measured, the finding also shows how much of the growth
         is waiting for data, how the node's memory grew meanwhile, and the signs that other programs took its
         CPUs: more and more tasks of the node wait for a CPU, while the job gets less of them.
     Why it matters
@@ -117,11 +127,9 @@ class SlowingDown(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        points = [point for point in history.curve if point.step_time_s]
-        points = points[len(points) // 10 :]
+        points, costs, rate = _costs(history.curve)
         if len(points) < max(8, self.min_points) or _seconds(points) < self.min_s:
             return
-        costs = _costs(points)
         found = _quarters(points, costs)
         if found.growth < self.growth or any(
             after < self.quarter_growth * before for before, after in pairwise(found.whole)
@@ -134,20 +142,21 @@ class SlowingDown(Rule):
         crowded = self._crowded_node(snapshot, history)
         yield Hit(
             summary=(
-                f"Each step takes {found.growth:.1f} times as long as at the beginning, and it gets worse"
+                f"Each {rate.removesuffix('s/s') or 'step'} takes {found.growth:.1f} times as long as at the "
+                "beginning, and it gets worse"
             ),
-            evidence=(*self._evidence(found, memory), *(crowded.evidence if crowded else ())),
+            evidence=(*self._evidence(found, rate, memory), *(crowded.evidence if crowded else ())),
             confidence=round(min(0.9, 0.6 + 0.2 * (found.growth - 1)), 2),
             fixes=tuple(self._fixes(found, memory, crowded)),
             severity=Severity.INFO if is_first_of_epochs(snapshot, history) else None,
             since_s=points[0].time_s,
         )
 
-    def _evidence(self, found: _Quarters, memory: list[float]) -> Iterable[Evidence]:
-        whole = ", ".join(f"{value:.4g}" for value in found.whole)
+    def _evidence(self, found: _Quarters, rate: str, memory: list[float]) -> Iterable[Evidence]:
+        whole = ", ".join(f"{1 / value if rate else value:.4g}" for value in found.whole)
         yield Evidence(
             (
-                "step time in s by quarters of the training, to the steps "
+                f"{rate or 'step time in s'} by quarters of the training, to the steps "
                 f"{', '.join(map(str, found.steps))}: {whole}"
             ),
             value=round(found.growth, 2),
@@ -217,20 +226,28 @@ class SlowingDown(Rule):
 
 
 def _seconds(points: Sequence[CurvePoint]) -> float:
-    """Time of the steps of these points. A program that prints each fifth step spent as much in those
-    between."""
+    """Time of the steps of these points; infinite if it is not known. A program that prints each fifth step
+    spent as much in those between."""
+    if not points[0].step_time_s:
+        start_s, end_s = points[0].time_s, points[-1].time_s
+        return math.inf if start_s is None or end_s is None else end_s - start_s
     steps = [point.step for point in points if point.counter is Counter.STEP]
     stride = median([after - before for before, after in pairwise(steps)] or [0])
     return sum([(point.step_time_s or 0.0) * max(point.num_steps, stride) for point in points])
 
 
-def _costs(points: Sequence[CurvePoint]) -> list[float]:
-    """Step times in seconds, scaled to the batch of the first steps if the batch sizes are known."""
+def _costs(curve: Sequence[CurvePoint]) -> tuple[list[CurvePoint], list[float], str]:
+    """The points behind the first tenth, the seconds of a step at each, and an empty text. The seconds are
+    scaled to the batch of the first steps if the batch sizes are known. Without step times the seconds per
+    token or per sample, and the rate's unit."""
+    rate, pace_of = next((each for each in _PACES if any(map(each[1], curve))), _PACES[0])
+    points = [point for point in curve if pace_of(point)]
+    points = points[len(points) // 10 :]
     rates = [point.samples_per_s for point in points]
-    if None in rates or 0 in rates:
-        return [point.step_time_s or 0.0 for point in points]
+    if rate or not points or None in rates or 0 in rates:
+        return points, [1 / (pace_of(point) or 1.0) for point in points], rate
     batch = (points[0].step_time_s or 0.0) * (points[0].samples_per_s or 0.0)
-    return [batch / rate for rate in rates if rate]
+    return points, [batch / each for each in rates if each], rate
 
 
 def _quarters(points: Sequence[CurvePoint], costs: Sequence[float]) -> _Quarters:

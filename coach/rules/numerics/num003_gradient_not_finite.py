@@ -20,6 +20,9 @@ _NORM = re.compile(
     r"(?<![A-Za-z])grad(?:ient)?[_ ]?norm['\"]?\s?[:= ]\s?['\"]?(?P<value>nan|inf|\d)", re.IGNORECASE
 )
 
+_FEW = 4
+"""While a gradient scaler looks for its loss scale, hardly so many norms in a row are finite."""
+
 
 class GradientNotFinite(Rule):
     """Many gradient norms are NaN or infinite while the loss is finite.
@@ -27,7 +30,8 @@ class GradientNotFinite(Rule):
     What it sees
         In the metrics: `grad_norm` is not finite in a tenth or more of the newest steps with a finite loss.
         In a log: at least the newest `min_lines` lines with a finite loss all have a gradient norm that is
-        not finite (`grad_norm nan`), and the loss does not fall, or the norm was finite before.
+        not finite (`grad_norm nan`), and the loss does not fall, or the norm was finite before; of NaN behind
+        finite norms, `min_lines_of_nan` lines.
     Why it matters
         With a gradient scaler each of these steps is skipped, and its time is lost. Without one, the weights
         become NaN.
@@ -50,7 +54,14 @@ class GradientNotFinite(Rule):
     needs = (Need.METRICS, Need.LOG)
     share = Threshold(0.1, "of the steps", "a tenth of the steps lost is worth a change")
     window = Threshold(100, "steps", "long enough for single overflows to be rare", at_least=1)
+    min_steps = Threshold(30, "steps", "of NaN beside finite norms: a tenth of them is no chance", at_least=1)
     settling = Threshold(20, "steps", "one halving a step brings a loss scale of 2^16 down to 1 in 16 steps")
+    min_lines_of_nan = Threshold(
+        2,
+        "lines",
+        "behind finite norms: a gradient scaler makes them infinite, rarely NaN, and not twice in a row",
+        at_least=1,
+    )
     min_lines = Threshold(
         10, "lines", "programs often print every tenth step, so ten lines are a hundred steps", at_least=1
     )
@@ -60,11 +71,9 @@ class GradientNotFinite(Rule):
         yield from list(self._from_metrics(snapshot, history)) or self._from_log(snapshot)
 
     def _from_metrics(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        window = int(self.window)
         for rank in history.ranks:
-            if history.num_steps(rank) < window + self.settling:
-                continue
-            newest = newest_steps(history.steps(rank), window)
+            after_settling = history.num_steps(rank) - int(self.settling)
+            newest = newest_steps(history.steps(rank), min(int(self.window), max(0, after_settling)))
             if math.isfinite(sum([step.grad_norm or 0.0 for step in newest])):
                 continue
             steps = [
@@ -73,7 +82,9 @@ class GradientNotFinite(Rule):
                 if step.grad_norm is not None and step.loss is not None and math.isfinite(step.loss)
             ]
             bad = [step for step in steps if step.grad_norm is not None and not math.isfinite(step.grad_norm)]
-            if len(steps) < window or len(bad) < self.share * len(steps):
+            is_nan = 0 < len(bad) < len(steps) and any(math.isnan(step.grad_norm or 0.0) for step in bad)
+            needed = self.min_steps if is_nan else self.window
+            if len(steps) < needed or len(bad) < self.share * len(steps):
                 continue
             yield Hit(
                 summary=f"{len(bad)} of the newest {len(steps)} gradients are not finite, while the loss is",
@@ -90,13 +101,15 @@ class GradientNotFinite(Rule):
     def _from_log(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
         for points in courses(snapshot, History()):  # without metrics, it reads the printed lines
             bad = _newest_without_norm(points)
-            if len(bad) < self.min_lines:
+            before = points[: len(points) - len(bad)]
+            was_finite = any(map(_has_finite_norm, before))
+            is_sudden = len(before) >= _FEW and all(map(_has_finite_norm, before[-_FEW:]))
+            is_nan = bool(bad) and _norm_of(bad[0]) == "nan"
+            if len(bad) < (self.min_lines_of_nan if is_nan and is_sudden else self.min_lines):
                 continue
-            was_finite = any(map(_has_finite_norm, points))
             is_falling = self._falls([point.loss for point in bad])
             if (is_falling and not was_finite) or are_adversaries(snapshot):
                 continue
-            is_nan = _norm_of(bad[0]) == "nan"
             yield Hit(
                 summary=(
                     f"The gradients are {'NaN' if is_nan else 'infinite'} in the newest {len(bad)} lines "

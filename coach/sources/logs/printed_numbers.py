@@ -10,12 +10,13 @@ that has neither by its position among these lines.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
 from coach.model.training.metrics import WORDS_OF_TOTAL_LOSS
 from coach.sources.logs.line_text import parse_time_s
+from coach.sources.logs.printed_speeds import Speeds
 from coach.sources.metrics.quantities import LINE_KEY, quantity_of
 from coach.sources.values import whole
 
@@ -23,12 +24,18 @@ MAX_CHARS = 2048
 _MAX_NUMBERS = 40
 
 _NUMBER = re.compile(
-    r"(?<![\w.@])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,309})(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?(?![\w.%])"
-    r"|(?<![\w.])[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?![\w.])"
+    r"(?<![\w.@])(?P<number>[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,309})(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?"
+    r"|[-+]?(?:nan|NaN|NAN|inf|Inf|INF))"
+    r"(?: ?(?P<unit>%|(?:m?s|sec(?:ond)?s?)(?:/(?:it|iter|step|batch))?"
+    r"|(?:it|iters?|steps?|batch(?:es)?|samples?|imgs?|images?|examples?|seqs?|tok(?:en)?s?)/s(?:ec(?:ond)?)?"
+    r"(?![\"']?[:= ]{1,3}[-+]?\d))(?![\w/])|(?![\w.%]))"
 )
-"""The largest float has 309 digits before its point; one below 0.001 may have 20 behind it."""
-_PERCENT = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,9})?) ?%")
-"""Read only behind the name of an accuracy: `acc: 82.7%`. Other percentages are progress."""
+"""The largest float has 309 digits before its point; one below 0.001 may have 20 behind it.
+A rate before another number is the name of that one."""
+_UNIT_OF_NAME = re.compile(r"[ _]?[(\[](?P<unit>m?s|sec(?:ond)?s?)[)\]]\Z")
+"""`elapsed time per iteration (ms): 100.1`."""
+_AVERAGE = re.compile(r"\s?\(\s{0,3}(?P<number>\d{1,9}\.\d{1,9})(?: ?m?s)?\s?\)")
+"""`Data 0.201 (0.300)`: the value, then its average."""
 _ROUNDED = re.compile(r"0\.0{2,}")
 """A learning rate that was printed as zero with few digits may be small but not zero."""
 _NAME_CHARS = 120
@@ -90,42 +97,21 @@ FUNCTION_WORDS = re.compile(
 )
 _NEARLY_ALL = 0.9
 """Share of its length. A bar that came this far and then begins again counts the next epoch."""
-_STEP_TIME = (
-    (re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?) ?(?:it|iters?|steps?|batch(?:es)?)/s(?:ec)?\b"), True),
-    (re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?) ?s(?:ec)?/(?:it|iter|step|batch)\b"), False),
-)
-"""(pattern, True for a rate in steps/s, False for seconds per step)."""
-_SAMPLE = r"(?:samples?|imgs?|images?|examples?|seqs?)"
-_SAMPLES = (
-    re.compile(rf"\b{_SAMPLE}(?:/s(?:ec)?|_per_sec(?:ond)?)[\"']?[:= ]{{1,3}}(\d{{1,9}}(?:\.\d{{1,9}})?)"),
-    re.compile(rf"(?<![\w.-])(\d{{1,9}}(?:\.\d{{1,9}})?) ?{_SAMPLE}/s(?:ec)?\b"),
-)
-"""Samples per second, with the name before or behind the number."""
-_SECONDS = r"[\"']?[:=\s]{1,4}(\d{1,6}\.\d{1,9})(?![\d.%])(?: ?(ms|s)\b|(?! ?[kKMGT]?i?B))"
-_DATA_TIME = re.compile(rf"(?<![\w/.-])[Dd][Aa][Tt][Aa](?:[_ ]?[Tt]ime)?{_SECONDS}")
-_BARE_TIME = re.compile(rf"(?<![\w/.-])(?<![A-Za-z][ \t])[Tt]ime{_SECONDS}")
-"""`time: 0.35, data_time: 0.01` of MMEngine and detectron2, `Time 0.5 (0.9) Data 0.2 (0.3)` of PyTorch's
-ImageNet example, `Time: 0.41s … Data: 0.01` of timm: the wait for data, and the whole step beside it. Behind
-another word (`Data time`, `load time`, `forward time`) it is not the time of a step."""
-
-_NAMED_STEP_TIME = re.compile(rf"(?<![\w/.-])(?:[Ss]tep|[Bb]atch|[Ii]ter(?:ation)?)[_ ][Tt]ime{_SECONDS}")
-_MOST_BARE_S = 10.0
-"""A time of steps without a unit is read as seconds up to here. A larger one may be in milliseconds."""
 
 
 def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | None:
-    """Name → number of one line, with `step`, `epoch`, `time_s`, `step_time_s` and `data_time_s` if the
-    line has them; None for a line without a loss. A line that counts within an epoch has `position` and
-    `length`, that of a progress bar also `is_bar`.
+    """Name → number of one line, with `step`, `epoch`, `time_s` and the speeds of `forms.toml` if the line
+    has them; None for a line without a loss. A line that counts within an epoch has `position` and `length`,
+    that of a progress bar also `is_bar`.
 
-    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts. `Generator loss` counts only if
-    `generator` is the `part`.
+    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts; of a time its average.
+    `Generator loss` counts only if `generator` is the `part`.
     """
     text = text[:MAX_CHARS]
     if "loss" not in text and "Loss" not in text and "LOSS" not in text:
         return None
     text = _GLUED.sub(r"\1 \2", text)
-    record = _named_numbers(text, part)
+    record, speeds = _named_numbers(text, part)
     if _is_about_evaluation(text):
         record = {_evaluated(name): value for name, value in record.items()}
         is_read = _BAR.search(text) is None and not _is_batch(text)
@@ -136,18 +122,34 @@ def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | 
     time_s = parse_time_s(text)
     if time_s is not None:
         record["time_s"] = time_s
-    _add_rates(record, text)
+    record.update(speeds.of_line())
     return record
 
 
-def _named_numbers(text: str, part: str | None) -> dict[str, float]:
+def _named_numbers(text: str, part: str | None) -> tuple[dict[str, float], Speeds]:
+    """The numbers of a line by their names, and the speeds among them."""
     record: dict[str, float] = {}
+    speeds = Speeds()
     for found in islice(_NUMBER.finditer(text), _MAX_NUMBERS):
-        name = _name_before(text, found.start(), part)
-        if name is not None and not (_ROUNDED.fullmatch(found[0]) and _field_of(name) == "lr"):
-            record.setdefault(name, _value_of(name, found))
-    _add_accuracies(record, text)
-    return record
+        before, unit = (
+            text[max(0, found.start() - _NAME_CHARS) : found.start()].rstrip(_AFTER_NAME),
+            found["unit"],
+        )
+        if before.endswith((")", "]")) and (in_name := _UNIT_OF_NAME.search(before)) is not None:
+            before, unit = before[: in_name.start()], in_name["unit"]
+        words = _PARTS.split(before.removesuffix("tensor").rstrip(_AFTER_NAME))[-1]
+        words = words.replace('"', "").replace("'", "").split()[-_MAX_WORDS:]
+        average = _AVERAGE.match(text, found.end())
+        value = float((found if average is None else average)["number"].replace(",", ""))
+        if speeds.take(words, value, unit, is_decimal="." in found["number"]):
+            continue
+        name = _name_of(words, part)
+        if name is None or (_ROUNDED.fullmatch(found["number"]) and _field_of(name) == "lr"):
+            continue
+        is_accuracy = _field_of(name) == "accuracy"
+        if unit != "%" or is_accuracy:
+            record.setdefault(name, _value_of(found, is_accuracy=is_accuracy))
+    return record, speeds
 
 
 def _field_of(name: str) -> str | None:
@@ -161,10 +163,12 @@ def _has_loss(record: Mapping[str, float]) -> bool:
     return "loss" in map(_field_of, record)
 
 
-def _value_of(name: str, found: re.Match[str]) -> float:
-    """The number; of an accuracy such as `9800/10000` the share."""
-    value = float(found[0].replace(",", ""))
-    of = _OF.match(found.string, found.end()) if _field_of(name) == "accuracy" else None
+def _value_of(found: re.Match[str], *, is_accuracy: bool) -> float:
+    """The number; of an accuracy such as `9800/10000` or `82.7%` the share."""
+    value = float(found["number"].replace(",", ""))
+    if found["unit"] == "%":
+        return value / 100
+    of = _OF.match(found.string, found.end()) if is_accuracy else None
     return value / float(of[1]) if of is not None and value <= float(of[1]) > 0 else value
 
 
@@ -185,11 +189,9 @@ def _evaluated(name: str) -> str:
     return f"val {name}" if _field_of(name) in ("loss", "accuracy") else name
 
 
-def _name_before(text: str, place: int, part: str | None = None) -> str | None:
-    """The name of the number at `place`: `step`, `epoch`, or the name of a known quantity; else None."""
-    before = text[max(0, place - _NAME_CHARS) : place].rstrip(_AFTER_NAME).removesuffix("tensor")
-    words = _PARTS.split(before.rstrip(_AFTER_NAME))[-1].replace('"', "").replace("'", "").split()
-    words = words[-_MAX_WORDS:]
+def _name_of(words: Sequence[str], part: str | None = None) -> str | None:
+    """The name of a number by the words before it: `step`, `epoch`, or the name of a known quantity; else
+    None."""
     for start in range(len(words)):
         name = " ".join(words[start:])
         if not name[0].isalpha() and name[0] != "_":
@@ -235,36 +237,6 @@ def _add_position(record: dict[str, float], text: str) -> bool:
         record.pop("step", None)
         record["position"], record["length"] = position, float(found["total"])
     return True
-
-
-def _add_accuracies(record: dict[str, float], text: str) -> None:
-    for found in _PERCENT.finditer(text):
-        name = _name_before(text, found.start()) or ""
-        if _field_of(name) == "accuracy":
-            record.setdefault(name, float(found[1]) / 100)
-
-
-def _add_rates(record: dict[str, float], text: str) -> None:
-    for pattern, is_rate in _STEP_TIME:
-        found = pattern.search(text)
-        if found is not None and float(found[1]) > 0:
-            record["step_time_s"] = 1 / float(found[1]) if is_rate else float(found[1])
-            break
-    data, step = _DATA_TIME.search(text), _NAMED_STEP_TIME.search(text)
-    if data is not None:
-        record["data_time_s"] = _seconds(data)
-        step = step or _BARE_TIME.search(text)
-        if step is not None and _seconds(step) >= _seconds(data):
-            record.setdefault("step_time_s", _seconds(step))
-    elif step is not None and (step[2] is not None or 0 < _seconds(step) < _MOST_BARE_S):
-        record.setdefault("step_time_s", _seconds(step))
-    samples = next((found for pattern in _SAMPLES if (found := pattern.search(text))), None)
-    if samples is not None:
-        record["samples_per_s"] = float(samples[1])
-
-
-def _seconds(found: re.Match[str]) -> float:
-    return float(found[1]) / (1000 if found[2] == "ms" else 1)
 
 
 def record_by_function(text: str, function: str | None) -> tuple[Mapping[str, float], str] | None:

@@ -7,9 +7,11 @@ the file format.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Any
 
 from coach.model.training.metrics import NAMES_EVENT, Counter, MetricEvent, Step
@@ -19,6 +21,7 @@ _EVALUATION = frozenset({"eval", "evaluation", "val", "valid", "validation", "te
 _TRAINING = frozenset({"train", "training", "perf", "performance", "throughput", "speed"})
 """Groups of metrics that belong to the training itself."""
 _ADDED = frozenset({"train", "training", "step", "epoch", "batch", "iter", "avg", "mean"})
+_MEANS = frozenset({"avg", "mean", "average", "cur", "current", "train", "training"})
 _FIELDS = {
     ("loss",): "loss",
     ("lm", "loss"): "loss",
@@ -52,6 +55,8 @@ _RATES = ("samples_per_s", "samples_per_sec", "samples_per_second", "samples/s",
 _TIMES = ("time_s", "wall_time", "timestamp", "_timestamp", "time")
 _EARLIEST_S = 1e9
 """A smaller value is a duration, or the time since the start."""
+_LEAST_S = 5.0
+"""Times in a log are often whole seconds: a shorter span is not exact."""
 _MAX_NAMES = 64
 LINE_KEY = "num_losses_before"
 """Key of a record without a step or an epoch of its own: its number among the losses that were printed."""
@@ -78,6 +83,41 @@ def quantity_of(name: str) -> Quantity | None:
     return Quantity(field, not _EVALUATION.isdisjoint(words)) if field is not None else None
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One line of a program, and what it gives."""
+
+    of: str
+    example: str
+    gives: Mapping[str, float]
+    source: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Name → speed, for names that mean this only in a line with all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The table `forms.toml`."""
+
+    names: Mapping[str, str]
+    """Name → speed."""
+    forms: tuple[Form, ...]
+
+
+@cache
+def printed_forms() -> Forms:
+    """How programs print the speed of a training."""
+    table = tomllib.loads(files(__package__).joinpath("forms.toml").read_text("utf-8"))
+    names = {name: speed for speed, names in table["names"].items() for name in names}
+    return Forms(names, tuple(Form(**row) for row in table["forms"]))
+
+
+@lru_cache(maxsize=1024)
+def plain_name(name: str) -> str:
+    """`reader cost` for `avg_reader_cost`: the name as the table of forms has it."""
+    return " ".join(word for word in _SEPARATORS.split(name.casefold()) if word and word not in _MEANS)
+
+
 def is_known(name: str) -> bool:
     """True if the name is that of a known quantity, a time or a step."""
     return quantity_of(name) is not None or name in _STEPS or bare_name(name) in _RATES
@@ -101,6 +141,8 @@ class Course:
         """Names of the training's rates that belong to a group."""
         self._followed: dict[str, str] = {}
         self._num_records = 0
+        self._last: tuple[int, float | None] = (0, None)
+        """Step and time of the last record."""
 
     def take(self, record: Mapping[str, Any]) -> tuple[list[Step], list[MetricEvent]]:
         """The content of one record: a step, an evaluation, both or nothing."""
@@ -134,9 +176,11 @@ class Course:
                     loss_scale=get("loss_scale"),
                     accuracy=get("accuracy"),
                     data_time_s=finite(record.get("data_time_s")),
-                    step_time_s=finite(record.get("step_time_s")),
+                    step_time_s=self._step_time(record, step, counter, time_s),
                     num_samples_global=_samples_of(record, rate),
                     samples_per_s=rate,
+                    tokens_per_s=finite(record.get("tokens_per_s")),
+                    mfu=finite(record.get("mfu")),
                     counter=counter,
                 )
             )
@@ -145,6 +189,20 @@ class Course:
         if new_names:
             events.insert(0, MetricEvent(0, NAMES_EVENT, time_s, step, {"names": tuple(new_names)}))
         return steps, events
+
+    def _step_time(
+        self, record: Mapping[str, Any], step: int, counter: Counter, time_s: float | None
+    ) -> float | None:
+        """The seconds of a step: as printed, else of an epoch that is counted by itself, else by the times of
+        this line and of the one before."""
+        (last, last_s), self._last = self._last, (step, time_s)
+        told = finite(record.get("step_time_s"))
+        if counter is Counter.EPOCH:
+            told = finite(record.get("epoch_time_s")) if told is None else told
+        if told is not None or counter is not Counter.STEP or time_s is None or last_s is None:
+            return told
+        passed_s = time_s - last_s
+        return passed_s / (step - last) if step > last and passed_s >= _LEAST_S else None
 
     def _learn(self, record: Mapping[str, Any]) -> list[str]:
         """The names that occur for the first time. Unknown names have their own limit, so they never displace

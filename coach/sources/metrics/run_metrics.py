@@ -19,7 +19,7 @@ INTERVAL_S = 1.0
 _RANK_FILE = re.compile(r"^rank-(\d{1,6})\.jsonl$")
 _STEP = Fields(
     Step,
-    set(Step.__match_args__) - {"rank", "samples_per_s", "counter"},
+    set(Step.__match_args__) - {"rank", "samples_per_s", "tokens_per_s", "mfu", "counter"},
     of_any_size=("loss", "lr", "grad_norm", "loss_scale"),
 )
 

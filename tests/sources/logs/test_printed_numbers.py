@@ -7,45 +7,26 @@ import math
 import pytest
 
 from coach.sources.logs.printed_numbers import ANEW, LineNumbers, record_of_line
-from coach.sources.metrics.quantities import Course
+from coach.sources.metrics.quantities import Course, Form, printed_forms
 
 LINES = {
     "epoch 0 step 10 loss 0.5": {"epoch": 0, "step": 10, "loss": 0.5},
     "Epoch: [2][ 10/391]\tTime  0.1 ( 0.2)\tLoss 6.9e+00 (7.0e+00)":
         {"epoch": 2, "loss": 6.9, "position": 10, "length": 391},
-    "{'loss': 2.1, 'grad_norm': 1.0, 'learning_rate': 5e-05, 'epoch': 0.1}":
-        {"loss": 2.1, "grad_norm": 1.0, "learning_rate": 5e-05, "epoch": 0.1},
     "{'eval_loss': 2.1, 'eval_runtime': 1.0, 'epoch': 1.0}": {"eval_loss": 2.1, "epoch": 1.0},
-    "iter 10: loss 3.2001, time 120.5ms, mfu 12.5%": {"step": 10, "loss": 3.2001},
-    "Epoch 1:  50%|### | 200/400 [00:10<00:09, 20.0it/s, loss=2.1, v_num=3]":
-        {"epoch": 1, "loss": 2.1, "step_time_s": 0.05, "position": 200, "length": 400, "is_bar": 1},
-    " iteration       10/    1000 | elapsed time per iteration (ms): 100.1 | learning rate: 1.0E-04 "
-    "| lm loss: 9.1E+00 | grad norm: 1.023 |":
-        {"step": 10, "learning rate": 1e-4, "lm loss": 9.1, "grad norm": 1.023},
     "[2026-01-01 10:00:00,123] Step 1,010: Train loss = 2.3, val loss = 2.5":
         {"step": 1010, "train loss": 2.3, "val loss": 2.5},
     "step 3 loss 1.5 lr 1e-4 samples/s 1234.5": {"step": 3, "loss": 1.5, "lr": 1e-4, "samples_per_s": 1234.5},
     "loss: 0.5 (640 img/s, 0.1 s/it)": {"loss": 0.5, "samples_per_s": 640, "step_time_s": 0.1},
-    "391/391 [====] - 5s 12ms/step - loss: 1.5 - accuracy: 0.4 - val_loss: 1.3":
-        {"loss": 1.5, "accuracy": 0.4, "val_loss": 1.3, "position": 391, "length": 391, "is_bar": 1},
     "[1,  2000] loss: 2.170": {"loss": 2.17},
     "step 10 loss 2.31 120.5 samples/s data_time 0.58":
         {"step": 10, "loss": 2.31, "samples_per_s": 120.5, "data_time_s": 0.58},
-    "Epoch: [0][  10/5005]\tTime  0.519 ( 0.900)\tData  0.201 ( 0.300)\tLoss 6.9e+00 (7.0e+00)":
-        {"epoch": 0, "loss": 6.9, "step_time_s": 0.519, "data_time_s": 0.201, "position": 10, "length": 5005},
-    "Epoch(train) [1][50/100] lr: 1.0e-02 time: 0.354  data_time: 0.006  memory: 300  loss: 1.92":
-        {"epoch": 1, "lr": 0.01, "loss": 1.92, "step_time_s": 0.354, "data_time_s": 0.006,
-         "position": 50, "length": 100},
-    "Train: 0 [50/1251 (4%)]  Loss: 6.95 (6.96)  Time: 0.412s, 2485.4/s  LR: 1.000e-05  Data: 0.010 (0.212)":
-        {"loss": 6.95, "lr": 1e-5, "step_time_s": 0.412, "data_time_s": 0.01},
     "loss 1.5, step time 120.0 ms, data time 80.0 ms":
         {"loss": 1.5, "step_time_s": 0.12, "data_time_s": 0.08},
-    "Loss: 0.69 (0.68)  Data time: 0.05(0.50)  Forward time: 0.92(0.88)  Batch time: 0.97(1.20)":
-        {"loss": 0.69, "step_time_s": 0.97, "data_time_s": 0.05},
     "step 3 loss 2.0 data time 0.05 step time 0.95":
         {"step": 3, "loss": 2.0, "step_time_s": 0.95, "data_time_s": 0.05},
     "step 3 loss 2.0 load time 0.9 data 0.05 time 0.95":
-        {"step": 3, "loss": 2.0, "step_time_s": 0.95, "data_time_s": 0.05},
+        {"step": 3, "loss": 2.0, "step_time_s": 0.95, "data_time_s": 0.9},
     "step 3 loss 2.0 data time 0.05": {"step": 3, "loss": 2.0, "data_time_s": 0.05},
     "loss 0.5 on data 12.5 GB": {"loss": 0.5},
     "ep 1 | it 6/50 | loss 2.5 | lr 0.3": {"epoch": 1, "loss": 2.5, "lr": 0.3, "position": 6, "length": 50},
@@ -64,7 +45,13 @@ LINES = {
     "[rank2] step 56 loss 0.5872 step_time 0.613": {"step": 56, "loss": 0.5872, "step_time_s": 0.613},
     "step 5 loss 0.5, iter time: 120.5 ms": {"step": 5, "loss": 0.5, "step_time_s": 0.1205},
     "step 5 loss 0.5 batch_time 120.5": {"step": 5, "loss": 0.5},
-    "step 5 loss 0.5 avg_step_time 0.5, train_time 0.9": {"step": 5, "loss": 0.5},
+    "step 5 loss 0.5 avg_step_time 0.5, train_time 0.9": {"step": 5, "loss": 0.5, "step_time_s": 0.5},
+    "step 5 loss 0.5 data time 1.9 step time 0.9": {"step": 5, "loss": 0.5, "step_time_s": 0.9},
+    "step 5 loss 0.5 forward time 0.9 data wait 0.1": {"step": 5, "loss": 0.5, "data_time_s": 0.1},
+    "step 5 loss 0.5 time 0.9 tokens/s 40,946 mfu 41.2":
+        {"step": 5, "loss": 0.5, "tokens_per_s": 40946, "mfu": 0.412},
+    "step 5 loss 0.5 (1.2 it/s, 8000 tok/s)":
+        {"step": 5, "loss": 0.5, "tokens_per_s": 8000, "step_time_s": 1 / 1.2},
     "step 3 loss 2555167166416551936.0000": {"step": 3, "loss": 2555167166416551936},
     "step 3 loss 0.00034567890123456789": {"step": 3, "loss": 0.00034567890123456789},
 }  # fmt: skip
@@ -75,6 +62,13 @@ def test_the_numbers_of_a_line_get_their_names(line: str) -> None:
     record = record_of_line(line)
     assert record is not None
     assert {name: value for name, value in record.items() if name != "time_s"} == pytest.approx(LINES[line])
+
+
+@pytest.mark.parametrize("form", printed_forms().forms, ids=lambda form: form.of)
+def test_each_form_of_the_table_gives_what_it_says(form: Form) -> None:
+    record = record_of_line(form.example)
+    assert record is not None
+    assert {name: value for name, value in record.items() if name != "time_s"} == pytest.approx(form.gives)
 
 
 @pytest.mark.parametrize(
