@@ -87,11 +87,34 @@ def test_evaluations_of_epochs_are_called_by_the_epoch() -> None:
         (7, "train loss: 0.1 | val loss: 0.8"),
     ]
     assert "of epoch 4, if the program saved one" in finding.fixes[0].title
-    (better,) = judged(f"{line} | acc: {80 + place}.5%" for place, line in enumerate(lines)).findings
-    assert better.summary.endswith("to 0.1; the accuracy rose from 83.5% to 86.5%")
+    more = [f"[epoch {epoch}/10] train loss: 0.09 | val loss: 0.9" for epoch in (8, 9, 10)]
+    accuracies = [80.5, 81.5, 82.5, 83.5, 84.5, 85.5, 85.5, 85.5, 85.5, 85.5]
+    (better,) = judged(
+        f"{line} | acc: {share}%" for line, share in zip(lines + more, accuracies, strict=True)
+    ).findings
+    assert better.summary.endswith("to 0.09; the accuracy rose from 83.5% to 85.5%")
     assert "epoch 4 is best by loss, the newest by accuracy" in better.fixes[0].title
-    (unsigned,) = judged(f"{line} | acc: {80 + place}.5" for place, line in enumerate(lines)).findings
-    assert unsigned.summary.endswith("; the accuracy rose from 83.5 to 86.5")
+
+
+@pytest.mark.parametrize(
+    ("metric", "is_told"),
+    [
+        ("acc: {}%", False),
+        ("mAP@50: {}", False),
+        ("wer: {}", True),
+        ("error: {}", True),
+        ("ppl: {}", True),
+    ],
+)
+def test_a_held_out_loss_may_rise_while_the_metric_of_the_task_gets_better(
+    metric: str, is_told: bool
+) -> None:
+    losses = [(1.3, 0.7), (0.5, 0.6), (0.36, 0.59), (0.25, 0.5), (0.2, 0.65), (0.15, 0.7), (0.1, 0.8)]
+    lines = [
+        f"[epoch {epoch}/7] train loss: {train} | val loss: {val} | {metric.format(60 + epoch)}"
+        for epoch, (train, val) in enumerate(losses, 1)
+    ]
+    assert bool(judged(lines).findings) is is_told
 
 
 def _steps_and_epochs(evaluation: str, last: float = 0.1) -> list[str]:

@@ -260,7 +260,7 @@ class LossNotFinite(Rule):
         """True if the line names one of the first steps; without a number, if the log shows at most a few
         finite losses, and none that lasts after `first`."""
         if "iteration" in first.fields:
-            return int(first.fields["iteration"]) <= self.values["first_steps"]
+            return int(first.fields["iteration"]) <= self.first_steps
         before = [hit for hit in finite if hit.file != first.file or hit.line <= first.line]
         return len(before) <= self.first_steps
 

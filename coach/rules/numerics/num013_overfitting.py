@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 
 from coach.lookback.history import History
@@ -27,6 +29,13 @@ _LITERALS = tuple(
     for between in "_ /"
     for loss in ("loss", "Loss")
 )
+_METRIC = re.compile(
+    r"(?<![A-Za-z])(?:(?P<better>acc(?:uracy)?|top-?1|m?ap(?:50)?|m?iou|dice|f1|auc|auroc|bleu|rouge\w?|recall"
+    r"|precision|psnr|ssim|r2|mrr|ndcg|score)|(?P<worse>wer|cer|per|eer|error|err|fid|mae|rmse))"
+    r"(?:[@_-]?\w{1,8})?[\"']?\s{0,3}[:=\s]\s{0,3}(?P<value>\d{1,9}(?:\.\d{1,9})?)",
+    re.IGNORECASE,
+)
+"""A metric of the task: `wer=0.42`, `Acc: 0.898`. A perplexity is the loss again."""
 _NEAR = 5
 """Number of points of the curve before an evaluation whose mean is its training loss."""
 
@@ -41,6 +50,8 @@ class _Evaluation:
     place: str = ""
     """`epoch 4` or `step 400`, if it is known."""
     accuracy: float | None = None
+    metric: float | None = None
+    """The first other metric in its line; larger is better."""
 
 
 class Overfitting(Rule):
@@ -55,7 +66,7 @@ class Overfitting(Rule):
         hours since then are wasted.
     When it stays silent
         On fewer than three evaluations after the best, on a rise that noise can cause (near zero a loss
-        doubles easily), if the training loss rises as well (that is divergence), and on reinforcement and
+        doubles easily), while the task's own metric (accuracy, WER, mAP) still gets better, if the training loss rises as well (that is divergence), and on reinforcement and
         adversarial training. It never counts as the cause of a failure.
     What to do
         Stop at the best evaluation and use its checkpoint. Then try more or augmented data, weight decay,
@@ -79,15 +90,18 @@ class Overfitting(Rule):
         told = hits_of(snapshot, self.code)
         measured = _measured(snapshot, history, told)
         can_save = any(event.event == "checkpoint" for event in snapshot.events)
+        advice_of = partial(_advice, can_save=can_save, has_ended=snapshot.has_ended)
         starts = [point.loss for point in history.curve if point.loss is not None][:1]
         for evaluations in [measured] if measured else _told(told):
             first = [evaluations[0].loss, evaluations[0].train or 0.0]
-            hit = self._judge(evaluations, max(first + starts), can_save=can_save)
+            hit = self._judge(evaluations, max(first + starts), advice_of)
             if hit is not None and not are_adversaries(snapshot):
                 yield hit
                 return
 
-    def _judge(self, evaluations: Sequence[_Evaluation], start: float, *, can_save: bool) -> Hit | None:
+    def _judge(
+        self, evaluations: Sequence[_Evaluation], start: float, advice_of: Callable[..., str]
+    ) -> Hit | None:
         num_after = int(self.num_after)
         losses = [evaluation.loss for evaluation in evaluations]
         if len(losses) <= num_after or not all(math.isfinite(loss) and loss > 0 for loss in losses):
@@ -104,15 +118,32 @@ class Overfitting(Rule):
             or not newest.train <= (1 - self.train_fall) * best.train
         ):
             return None
+        if _still_improves([each.accuracy for each in evaluations], place, num_after) or _still_improves(
+            [each.metric for each in evaluations], place, num_after
+        ):
+            return None
         return Hit(
             summary=f"The loss on held-out data has risen from {best.loss:.4g}"
             f"{f' at {best.place}' if best.place else ''} to {newest.loss:.4g}, while the training loss fell "
             f"from {best.train:.4g} to {newest.train:.4g}{_also_rose(best, newest)}",
             evidence=(best.evidence, newest.evidence),
             confidence=0.85,
-            fixes=(Fix(_advice(best, newest, can_save=can_save), changes_learning=True),),
+            fixes=(Fix(advice_of(best, newest), changes_learning=True),),
             since_s=best.time_s,
         )
+
+
+def _still_improves(values: Sequence[float | None], place: int, num_after: int) -> bool:
+    """True if one of the newest values is the best since the evaluation at `place`."""
+    known = [value for value in values[place:] if value is not None]
+    newest = known[-num_after:]
+    return len(known) > num_after and max(newest) > max(known[:-num_after])
+
+
+def _metric_of(text: str) -> float | None:
+    """The first metric of the task that a line names, negative if smaller is better."""
+    found = _METRIC.search(text)
+    return None if found is None else float(found["value"]) * (1 if found["better"] else -1)
 
 
 def _also_rose(best: _Evaluation, newest: _Evaluation) -> str:
@@ -123,7 +154,7 @@ def _also_rose(best: _Evaluation, newest: _Evaluation) -> str:
     return f"; the accuracy rose from {best.accuracy:{form}} to {newest.accuracy:{form}}"
 
 
-def _advice(best: _Evaluation, newest: _Evaluation, *, can_save: bool) -> str:
+def _advice(best: _Evaluation, newest: _Evaluation, *, can_save: bool, has_ended: bool) -> str:
     """`can_save`: the training is known to write checkpoints."""
     place = best.place or "the best evaluation"
     if _also_rose(best, newest):
@@ -131,9 +162,9 @@ def _advice(best: _Evaluation, newest: _Evaluation, *, can_save: bool) -> str:
             f"Choose the checkpoint by what counts: {place} is best by loss, the newest by accuracy; a "
             "larger loss beside a better accuracy means too much certainty"
         )
-    if can_save:
-        return "Stop here and use the checkpoint of the best evaluation"
-    return f"Stop here and use the checkpoint of {place}, if the program saved one; else save the best one"
+    use = "Use" if has_ended else "Stop here and use"
+    unless = "" if can_save else ", if the program saved one; else save the best one"
+    return f"{use} the checkpoint of {place}{unless}"
 
 
 def _measured(snapshot: TargetSnapshot, history: History, told: Sequence[LogHit]) -> list[_Evaluation]:
@@ -161,6 +192,7 @@ def _measured(snapshot: TargetSnapshot, history: History, told: Sequence[LogHit]
                 Evidence(f"evaluation at {place}", value=float(loss)) if line is None else quote(line),
                 place,
                 float(accuracy) if isinstance(accuracy, (int, float)) else None,
+                None if line is None else _metric_of(line.text),
             )
         )
         last_step = step
@@ -199,7 +231,11 @@ def _told(hits: Sequence[LogHit]) -> Iterable[list[_Evaluation]]:
     places: dict[tuple[str, int | None], list[_Evaluation]] = {}
     for hit in hits:
         evaluation = _Evaluation(
-            float(hit.fields["value"]), float(hit.fields["train"]), hit.time_s, quote(hit)
+            float(hit.fields["value"]),
+            float(hit.fields["train"]),
+            hit.time_s,
+            quote(hit),
+            metric=_metric_of(hit.text),
         )
         places.setdefault((hit.file, hit.rank), []).append(evaluation)
     return places.values()
