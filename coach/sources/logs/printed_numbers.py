@@ -61,6 +61,8 @@ _IN_EPOCH = re.compile(
     re.IGNORECASE,
 )
 """`it 6/50`, `Batch 100/1000`, `Epoch: [0][ 10/5005]`."""
+_COUNT_AT_START = re.compile(r"\s{0,9}(?P<n>\d{1,9})/\d{1,9}\s{1,3}(?=[a-zA-Z])")
+"""`10/400 loss 2.1`."""
 _EPOCH_IN_BRACKETS = re.compile(r"\bepoch(?:\(train\))? ?\[(\d{1,9})\]", re.IGNORECASE)
 _OF_EPOCHS = re.compile(r"\bepochs?[:\s]{0,3}$", re.IGNORECASE)
 """The description of a bar whose steps are epochs."""
@@ -89,12 +91,15 @@ _FUNCTION = re.compile(
 )
 """Losses by the name of their function. All fall as a training succeeds."""
 ANEW = "is_anew"
-"""Key of the record at which a log's plain loss takes the place of a part that was read until then."""
+"""Key of the record at which another curve begins: a log's plain loss takes the place of a part that was read
+until then, or another run begins in the same log."""
 _COUNTERS = frozenset({"step", "epoch", "position"})
 LOSS_WORDS = re.compile(rb"loss|Loss|LOSS")
 FUNCTION_WORDS = re.compile(
     rb"mse|MSE|Mse|bce|BCE|nll|NLL|xent|XENT|entropy|Entropy|CE|train[_ /.-](?:ce|mae|objective)"
 )
+_LEAST_FALL = 0.2
+"""Share of its first value by which a loss must have changed to tell another run from another epoch."""
 _NEARLY_ALL = 0.9
 """Share of its length. A bar that came this far and then begins again counts the next epoch."""
 
@@ -119,6 +124,8 @@ def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | 
         is_read = _has_loss(record) and _add_position(record, text)
     if not is_read or not _has_loss(record):
         return None
+    if (count := _COUNT_AT_START.match(text)) is not None and _COUNTERS.isdisjoint(record):
+        record["step"] = float(count["n"])
     time_s = parse_time_s(text)
     if time_s is not None:
         record["time_s"] = time_s
@@ -272,6 +279,8 @@ class LineNumbers:
         """The word before `loss`. In a log without a plain loss, only the loss with this word is read."""
         self._num_losses = 0
         self._step = _StepCount()
+        self._first_loss: float | None = None
+        self._last_loss = 0.0
         self._last_epoch: int | None = None
         self._has_many_per_epoch = False
         self._last_position: tuple[float | None, float] | None = None
@@ -307,7 +316,8 @@ class LineNumbers:
         if number is not None:
             if not is_training and self._step.is_past(number, epoch):
                 return None  # a batch of an evaluation, whose loss is not that of the evaluation
-            return {**record, "step": self._step.next(number, epoch, length)}
+            anew = {ANEW: 1.0} if self._begins_anew(record, number, epoch, length) else {}
+            return {**record, **anew, "step": self._step.next(number, epoch, length)}
         if is_training and "epoch" in record and epoch in (None, self._last_epoch):
             self._has_many_per_epoch = True
         if epoch is not None and not self._has_many_per_epoch:
@@ -316,6 +326,25 @@ class LineNumbers:
             return record
         self._num_losses += is_training
         return {**record, LINE_KEY: float(max(0, self._num_losses - 1))}
+
+    def _begins_anew(
+        self, record: Mapping[str, float], number: int, epoch: int | None, length: float | None
+    ) -> bool:
+        """True at the first line of another run: its counter is back at the beginning, and so is its loss."""
+        name = training_loss_of(record)
+        if name is None:
+            return False
+        loss, first = record[name], self._first_loss
+        if first is not None and self._step.is_back(number, epoch, length):
+            fall = abs(first - self._last_loss)
+            is_anew = fall > _LEAST_FALL * abs(first) and abs(loss - first) < fall / 2
+            if is_anew:
+                self._step, self._first_loss = _StepCount(), loss
+        else:
+            is_anew = False
+            self._first_loss = loss if first is None else first
+        self._last_loss = loss
+        return is_anew
 
     def _is_news(self, record: dict[str, float]) -> bool:
         """True if a bar has moved on, or shows a new evaluation. Removes from the record all values that the
@@ -341,6 +370,7 @@ class _StepCount:
 
     def __init__(self) -> None:
         self._first_epoch: int | None = None
+        self._first_number: int | None = None
         self._last_epoch = -1
         self._last_number = -1
         self._last_step = -1
@@ -351,10 +381,20 @@ class _StepCount:
         """True for a number below that of the last line, in the same epoch if lines tell it."""
         return number < self._last_number and epoch in (None, self._last_epoch)
 
+    def is_back(self, number: int, epoch: int | None, length: float | None) -> bool:
+        """True if a line has the number of the first one again, or a smaller one, in no later epoch. A count
+        that was complete begins the next epoch."""
+        if epoch is None and length and self._last_number >= _NEARLY_ALL * length:
+            return False
+        is_first = self._first_number is not None and number <= self._first_number < self._last_number
+        return is_first and (epoch is None or epoch <= (self._first_epoch or 0))
+
     def next(self, number: int, epoch: int | None, length: float | None) -> float:
         """The step of a line. `length`: the number of steps in an epoch, if the line tells it."""
         if epoch is not None and self._first_epoch is None:
             self._first_epoch = epoch
+        if self._first_number is None:
+            self._first_number = number
         if epoch is not None and epoch < self._last_epoch:
             self._offset = 0  # the training began again
         elif number <= self._last_number and epoch is not None and epoch > self._last_epoch >= 0:

@@ -156,6 +156,18 @@ def test_numbers_that_grow_over_all_epochs_are_left_alone() -> None:
     assert [place[1] for place in places(*lines)] == [0, 5, 10, 15, 20, 25]
 
 
+def test_another_run_in_the_same_log_begins_another_curve() -> None:
+    def lines(form: str, losses: list[float]) -> list[str]:
+        return [form.format(step, loss) for step, loss in enumerate(losses)]
+
+    falls = [2.4, 1.9, 1.4, 0.9, 0.4]
+    for form in ("step {} loss {}", "{}/400 loss {}", "epoch 1 step {} loss {}"):
+        anew = [ANEW in record for record in LineNumbers().records(lines(form, falls) + lines(form, falls))]
+        assert anew == [False] * 5 + [True] + [False] * 4, form
+        goes_on = lines(form, falls) + lines(form, [0.45, 0.4, 0.3])
+        assert not any(ANEW in record for record in LineNumbers().records(goes_on)), form
+
+
 @pytest.mark.parametrize("description", ["Epoch {}: ", "", "Training: "])
 def test_a_redrawn_progress_bar_counts_each_of_its_steps_once(description: str) -> None:
     lines = [
