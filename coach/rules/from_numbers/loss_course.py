@@ -25,6 +25,7 @@ from coach.rules.from_logs.outcome import has_good_end
 from coach.rules.from_logs.quoted_evidence import quote
 from coach.rules.from_numbers.evaluations import accuracies
 from coach.rules.from_numbers.rhythm import started_s
+from coach.rules.from_numbers.training_windows import LOW_MFU, printed_mfu
 
 _PLAIN_KEY = re.compile(
     r"(?:.*[ _/.])?(?:train(?:ing)?|lm|total|avg|mean|epoch|batch|step|iter)?[ _/.]?loss\b.*", re.IGNORECASE
@@ -203,6 +204,9 @@ def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]
         return Verdict.TOO_EARLY, "it has not started"
     if snapshot.state not in (None, "RUNNING", "COMPLETED"):
         return Verdict.UNKNOWN, f"it ended as {snapshot.state}"
+    mfu = printed_mfu(history)
+    if mfu is not None and mfu < LOW_MFU:
+        return Verdict.UNKNOWN, f"it reports an MFU of {mfu:.2g}, so it hardly uses its GPU"
     course = max(courses(snapshot, history), key=len, default=())
     if course and not are_adversaries(snapshot):
         return _health_by(course, accuracies(snapshot, history))

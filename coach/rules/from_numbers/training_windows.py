@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from operator import lt
+from statistics import median
 
 from coach.lookback.history import History
 from coach.lookback.series import Series
@@ -21,6 +22,10 @@ from coach.model.training.telemetry import GpuSample
 from coach.rules.advice.launched_with import int_parameter
 
 _PAUSES = frozenset({"eval", "checkpoint", "compile"})
+LOW_MFU = 0.05
+"""Trainings of Transformers reach 0.3 to 0.5 (PaLM: 0.46): below this share something else takes the time, or
+the program computes it for another GPU."""
+_MFU_STEPS = 40
 _MARGIN_S = 1.5
 """A sample covers the interval before it, so a pause also affects the first sample after it."""
 
@@ -165,6 +170,14 @@ def data_shares(snapshot: TargetSnapshot, history: History, min_steps: float) ->
     enough of them."""
     found = [newest_steady_steps(snapshot, history, rank, 200, 3) for rank in history.ranks]
     return {each.rank: each.data_share for each in found if len(each.steps) >= max(1, min_steps)}
+
+
+def printed_mfu(history: History) -> float | None:
+    """The median share of the GPU's peak (MFU) that the program reports in its newest steps; None if it
+    reports none, or too few."""
+    steps = newest_steps(history.steps(history.ranks[0]), _MFU_STEPS) if history.ranks else []
+    shares = [step.mfu for step in steps if step.mfu is not None and step.mfu <= 1]
+    return median(shares) if len(shares) >= _MFU_STEPS // 2 else None
 
 
 def resumed_steps(snapshot: TargetSnapshot) -> list[int]:

@@ -10,6 +10,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.advice.launched_with import int_parameter
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.telemetry_windows import WINDOW, GpuUse, gpu_uses
+from coach.rules.from_numbers.training_windows import LOW_MFU, printed_mfu
 
 
 class BusyAndUnderfed(Rule):
@@ -18,7 +19,8 @@ class BusyAndUnderfed(Rule):
     What it sees
         Utilization is near 100 % over the newest window of training, but few of the multiprocessors were
         active (GPM, `coach run --gpm`). If that activity was not measured, the rule compares the power draw
-        with its limit. The finding is then info, with less confidence.
+        with its limit. The finding is then info, with less confidence. It is also info if the program itself
+        reports a share of the GPU's peak (MFU) below `mfu`.
     Why it matters
         Utilization says that a kernel ran, not how much of the GPU it used: a kernel on one multiprocessor of
         132 gives 100 %. So a GPU that does little work looks well used.
@@ -38,13 +40,14 @@ class BusyAndUnderfed(Rule):
     name = "busy-and-underfed"
     cause = "gpu_underfed"
     severity = Severity.WARNING
-    needs = (Need.GPU_TELEMETRY,)
+    needs = (Need.GPU_TELEMETRY, Need.METRICS)
     keep_s = 10.0
     utilization_pct = Threshold(90, "percent", "a kernel runs all the time")
     sm_activity_pct = Threshold(15, "percent", "fewer than one multiprocessor in six is busy")
     power_share = Threshold(
         0.3, "of the power limit", "a GPU draws less while its kernels wait or use little of it"
     )
+    mfu = Threshold(LOW_MFU, "of the peak", "trainings of Transformers reach 0.3 to 0.5 (PaLM: 0.46)")
     window_s, min_samples, startup_s = WINDOW
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -56,6 +59,7 @@ class BusyAndUnderfed(Rule):
             for activity, is_measured in self._low(use)
         ]
         if not low:
+            yield from self._of_mfu(printed_mfu(history))
             return
         worst, value, is_measured = min(low, key=lambda item: (not item[2], item[1]))
         work = (
@@ -97,6 +101,19 @@ class BusyAndUnderfed(Rule):
             severity=Severity.WARNING if is_measured else Severity.INFO,
             since_s=worst.first.time_s,
         )
+
+    def _of_mfu(self, mfu: float | None) -> Iterable[Hit]:
+        if mfu is not None and mfu < self.mfu:
+            yield Hit(
+                summary=f"The program reports that it uses {mfu:.2%} of the GPU's peak (MFU)",
+                evidence=(Evidence("MFU, median of the newest steps", value=round(100 * mfu, 3), unit="%"),),
+                confidence=0.7,
+                fixes=(
+                    Fix("Profile some steps (torch.profiler): what takes the time between the kernels?"),
+                    Fix("Check for which GPU and precision the program computes its MFU"),
+                ),
+                severity=Severity.INFO,
+            )
 
     def _low(self, use: GpuUse) -> Iterable[tuple[float, bool]]:
         newest = use.newest
