@@ -323,3 +323,56 @@ def test_a_guess_is_seen_in_the_bars_of_keras(classes: int, is_redrawn: bool, tm
         )
     lines.append(f"79/79 [==============] - 1s 9ms/step - loss: {loss:.4f}")
     assert findings(_written(tmp_path / "keras.log", lines), tmp_path) == ["NUM008"]
+
+
+def _course(form: str, count: int = 120) -> list[str]:
+    """Lines of a training whose loss falls. `{slow}` grows from 1 to 3, `{rate}` falls from 1 to a third."""
+    return [
+        form.format(
+            step=10 * place,
+            loss=falling(place / count),
+            slow=1 + 2 * place / count,
+            rate=1 / (1 + 2 * place / count),
+        )
+        for place in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "rules"),
+    [
+        (_course("step {step} loss {loss:.4f} avg_reader_cost: 0.6 s, avg_batch_cost: 0.9 s"), ["GPU005"]),
+        (_course("step {step} loss {loss:.4f} iter time 0.9 load time 0.6"), ["GPU005"]),
+        (_course("step {step} loss {loss:.4f} Data 0.001 (0.60) Time 0.3 (0.90)"), ["GPU005"]),
+        (_course("step {step} loss {loss:.4f} data_cost: 0.01 sec, batch_cost: 0.9 sec"), []),
+        (_course("step {step} loss {loss:.4f} data time 9.1, step time 0.9"), []),
+        (_course("iter {step} lm loss {loss:.4f} elapsed time per iteration (ms): {slow:.4f}e3"), ["GPU017"]),
+        (_course("step {step} loss {loss:.4f} tok/s {rate:.4f}e4"), ["GPU017"]),
+        (_course("step {step} loss {loss:.4f} ips: {rate:.4f}e2 images/sec"), ["GPU017"]),
+        (_course("step {step} loss {loss:.4f} tps: 9,100"), []),
+        (
+            _course("step {step} loss {loss:.4f} step_time 0.1")
+            + _course("step {step} loss {loss:.4f} step_time 0.9"),
+            [],
+        ),
+    ],
+)
+def test_the_speed_that_a_program_prints_is_judged(
+    lines: list[str], rules: list[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("\n".join(lines) + "\n")
+    assert findings(log, tmp_path) == rules
+
+
+@pytest.mark.parametrize(("mfu", "is_healthy"), [("0.31%", False), ("0.012", False), ("38.2%", True)])
+def test_a_training_that_hardly_uses_its_gpu_is_not_called_healthy(
+    mfu: str, is_healthy: bool, tmp_path: Path
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("\n".join(_course(f"step {{step}} loss {{loss:.4f}} mfu {mfu}")) + "\n")
+    env = {**os.environ, "COACH_HOME": str(tmp_path / "home"), "COACH_AS_ROOT": "1"}
+    done = typed_coach(("check", log, "--backend", "local", "--format", "json"), env)
+    said = json.loads(done.stdout)
+    assert (said["verdict"] == "healthy") is is_healthy
+    assert ["GPU013"] * (not is_healthy) == [each["rule"] for each in said["findings"]]

@@ -71,7 +71,14 @@ def test_each_number_of_a_step_is_kept_under_its_own_name() -> None:
     more = ("memory_allocated_mib", "memory_reserved_mib", "comm_time_s")
     told = {**whole, **{name: 100.5 + place for place, name in enumerate((*parts, *more))}}
     ((parsed,), _, _) = metrics.parse_records([told], 3)
-    assert asdict(parsed) == {**told, "rank": 3, "samples_per_s": None, "counter": "step"}
+    assert asdict(parsed) == {
+        **told,
+        "rank": 3,
+        "samples_per_s": None,
+        "tokens_per_s": None,
+        "mfu": None,
+        "counter": "step",
+    }
 
 
 @pytest.mark.parametrize("hostile", [None, "x", [], {}, True, 10**400, -1, 1.5, float("inf")])
