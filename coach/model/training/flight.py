@@ -25,3 +25,5 @@ class FlightRecord:
     """Ranks of the group; empty if the dump does not name them."""
     calls: tuple[Call, ...]
     file: str
+    first_unfinished: int | None = None
+    """Number of the oldest call that was not completed; None if all were, or the dump does not say."""

@@ -6,7 +6,7 @@ Two rules use it: a timeout and a hang show different signs, but the same flight
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coach.model.judging.finding import Evidence
@@ -29,20 +29,23 @@ class OddRanks:
 
 
 def odd_ranks(records: Iterable[FlightRecord]) -> OddRanks | None:
-    """The odd ranks, or None. Checked in this order: another call under the same number, fewer calls, no dump
-    at all."""
+    """The odd ranks of all process groups, or None. Checked in this order: another call under the same number,
+    an older call unfinished than on the others, fewer calls, no dump at all."""
     groups: dict[str, dict[int, FlightRecord]] = {}
     for record in records:
         groups.setdefault(record.group, {})[record.rank] = record
-    for find in (_otherwise, _behind, _absent):
-        for of_rank in groups.values():
-            found = find(of_rank)
-            if found is not None:
-                return OddRanks(*found, _table(of_rank))
+    for find in (_otherwise, _stuck, _behind, _absent):
+        found = [(each, of_rank) for of_rank in groups.values() if (each := find(of_rank)) is not None]
+        if found:
+            (_, how, is_mismatch), _ = found[0]
+            odd = {rank for (ranks, _, _), _ in found for rank in ranks}
+            table = [line for (ranks, _, _), of_rank in found for line in _table(of_rank, ranks)]
+            return OddRanks(tuple(sorted(odd)), how, is_mismatch, tuple(dict.fromkeys(table))[:_MAX_SHOWN])
     return None
 
 
 _Found = tuple[tuple[int, ...], str, bool]
+"""Ranks, how they differ, and whether they called another operation."""
 
 
 def _otherwise(of_rank: Mapping[int, FlightRecord]) -> _Found | None:
@@ -56,6 +59,18 @@ def _otherwise(of_rank: Mapping[int, FlightRecord]) -> _Found | None:
             ranks = tuple(sorted(rank for rank, words in said.items() if words != common))
             return ranks, f"called {said[ranks[0]]} as number {number} where the others called {common}", True
     return None
+
+
+def _stuck(of_rank: Mapping[int, FlightRecord]) -> _Found | None:
+    """The ranks whose GPU stopped first: there a call is unfinished that the others have finished."""
+    oldest = {
+        rank: each.first_unfinished for rank, each in of_rank.items() if each.first_unfinished is not None
+    }
+    least, most = min(oldest.values(), default=0), max(oldest.values(), default=0)
+    ranks = tuple(sorted(rank for rank, number in oldest.items() if number == least))
+    if least == most:
+        return None
+    return ranks, f"did not finish call {least}, which others finished: they wait in call {most}", False
 
 
 def _behind(of_rank: Mapping[int, FlightRecord]) -> _Found | None:
@@ -84,10 +99,9 @@ def _said(call: Call) -> str:
     )
 
 
-def _table(of_rank: Mapping[int, FlightRecord]) -> tuple[Evidence, ...]:
-    return tuple(
-        Evidence(
-            f"rank {rank}: last called {record.calls[-1].number}, {_said(record.calls[-1])}", file=record.file
-        )
-        for rank, record in sorted(of_rank.items())[:_MAX_SHOWN]
-    )
+def _table(of_rank: Mapping[int, FlightRecord], odd: Sequence[int]) -> Iterable[Evidence]:
+    """A line for each rank of a group, the odd ones first."""
+    for rank, record in sorted(of_rank.items(), key=lambda each: (each[0] not in odd, each[0])):
+        call, oldest = record.calls[-1], record.first_unfinished
+        waits = f", unfinished since {oldest}" if oldest is not None else ""
+        yield Evidence(f"rank {rank}: last called {call.number}, {_said(call)}{waits}", file=record.file)

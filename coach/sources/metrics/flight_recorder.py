@@ -29,6 +29,7 @@ _MOST = 1 << 63
 """Upper bound for numbers from torch; a larger one is forged, and may have more digits than can be
 printed."""
 
+_UNFINISHED = ("scheduled", "started")
 _RANK = re.compile(r"(\d{1,6})$")
 
 
@@ -82,6 +83,7 @@ def parse_dump(data: bytes, path: Path) -> tuple[FlightRecord, ...] | None:
     if found is None or not isinstance(dump, Mapping) or not isinstance(entries, list):
         return None
     calls: dict[str, dict[int, Call]] = {}
+    unfinished: dict[str, int] = {}
     for entry in entries:
         if isinstance(entry, Mapping) and not entry.get("is_p2p"):
             number = entry.get("collective_seq_id", entry.get("seq_id"))
@@ -89,6 +91,9 @@ def parse_dump(data: bytes, path: Path) -> tuple[FlightRecord, ...] | None:
             if _is_count(number) and isinstance(operation, str):
                 of_group = calls.setdefault(_group_of(entry), {})
                 of_group[number] = Call(number, operation[:80], _sizes(entry.get("input_sizes")))
+                if entry.get("state") in _UNFINISHED:
+                    group = _group_of(entry)
+                    unfinished[group] = min(number, unfinished.get(group, number))
     return tuple(
         FlightRecord(
             int(found[1]),
@@ -96,6 +101,7 @@ def parse_dump(data: bytes, path: Path) -> tuple[FlightRecord, ...] | None:
             _members(dump.get("pg_config"), group),
             tuple(of_group[number] for number in sorted(of_group)[-MAX_CALLS:]),
             str(path),
+            unfinished.get(group),
         )
         for group, of_group in calls.items()
     )

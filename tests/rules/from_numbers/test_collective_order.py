@@ -62,6 +62,43 @@ def test_the_rank_that_left_no_dump_is_named_where_the_others_agree() -> None:
     assert (odd.ranks, odd.how) == ((1,), "left no dump")
 
 
+def test_the_odd_ranks_of_all_process_groups_are_named_and_stand_first() -> None:
+    first = records_of("operation")[0]
+    ranks = {
+        "a": [replace(first, rank=rank, group="a", members=(0, 1, 2, 3)) for rank in (0, 1, 3)],
+        "b": [replace(first, rank=rank, group="b", members=(4, 5, 6)) for rank in (4, 6)],
+        "c": [replace(first, rank=rank, group="c", members=(7, 8)) for rank in (7, 8)],
+    }
+    odd = odd_ranks(record for group in ranks.values() for record in group)
+    assert odd is not None
+    assert (odd.ranks, odd.how) == ((2, 5), "left no dump")
+
+
+def test_the_rank_whose_gpu_stopped_first_is_named_though_all_made_the_same_calls() -> None:
+    first = records_of("operation")[0]
+    oldest = {0: 4, 1: 2, 2: 4, 3: None}
+    odd = odd_ranks(replace(first, rank=rank, first_unfinished=each) for rank, each in oldest.items())
+    assert odd is not None
+    assert odd.ranks == (1,)
+    assert odd.how == "did not finish call 2, which others finished: they wait in call 4"
+    assert odd.evidence[0].text.startswith("rank 1: last called 4, ")
+    assert odd.evidence[0].text.endswith(", unfinished since 2")
+
+
+def test_the_oldest_call_that_is_not_completed_is_read(tmp_path: Path) -> None:
+    entries = [
+        {
+            "process_group": ["0", "x"],
+            "collective_seq_id": number,
+            "profiling_name": "nccl:all_reduce",
+            "state": state,
+        }
+        for number, state in ((1, "completed"), (2, "started"), (3, "scheduled"), (4, "nonsense"))
+    ]
+    (record,) = parse_dump(json.dumps({"entries": entries}).encode(), tmp_path / "_dump_3") or ()
+    assert (record.rank, record.first_unfinished) == (3, 2)
+
+
 def test_ranks_that_agree_and_a_single_rank_name_no_odd_rank() -> None:
     first = records_of("operation")[0]
     assert odd_ranks([]) is None
