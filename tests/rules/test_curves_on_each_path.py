@@ -101,6 +101,12 @@ def overfitted(chance: random.Random) -> Sequence[Row]:
     return [{**row, "val_loss": 0.9 + abs(row["epoch"] - 6) / 10} for row in by_epoch(learned(chance, 20))]
 
 
+def shaken(chance: random.Random) -> Sequence[Row]:
+    """A loss that explodes twice, falls each time, and stays far above its first value."""
+    fall = [24.0 - 16.0 * share / 28 + chance.gauss(0, 0.1) for share in range(29)]
+    return rows([1.34, 6.0, *fall, *fall])
+
+
 ILL: dict[str, tuple[str, Curve]] = {
     "NaN": ("NUM001", not_finite),
     "a norm that is NaN": ("NUM003", without_norms),
@@ -112,6 +118,11 @@ ILL: dict[str, tuple[str, Curve]] = {
     "a jump in the first steps of a long log": ("NUM006", jumped(GOOD, (), 290)),
     "an explosion in the second step": ("NUM006", jumped((1.4,), (26.0,), 100)),
     "an explosion over some steps": ("NUM006", jumped((1.4,), (3.0, 7.0, 12.0, 19.0, 26.0, 14.0), 200)),
+    "a rise that doubles in the first steps": (
+        "NUM006",
+        jumped((1.4, 1.44), (2.6, 4.0, 7.2, 11.0, 14.0, 12.0), 54),
+    ),
+    "an explosion that falls and never comes back": ("NUM006", shaken),
     "spikes": ("NUM007", spiked),
     "a guess by step": ("NUM008", guessing("step", 10, 80, 10)),
     "a guess by epoch": ("NUM008", guessing("epoch", 1, 60, 2)),
@@ -376,3 +387,22 @@ def test_a_training_that_hardly_uses_its_gpu_is_not_called_healthy(
     said = json.loads(done.stdout)
     assert (said["verdict"] == "healthy") is is_healthy
     assert ["GPU013"] * (not is_healthy) == [each["rule"] for each in said["findings"]]
+
+
+@pytest.mark.parametrize(
+    ("losses", "word"),
+    [
+        ([1.5 + 0.04 * (step % 3) - 0.002 * step for step in range(60)], "healthy"),
+        ([18.5 * 0.97**step + 5.8 for step in range(60)], "unknown"),  # no tokenizer has a million tokens
+        ([2.0, 2.1, 2.0, *[3.9 - 0.02 * step for step in range(57)]], "unknown"),  # above its first values
+    ],
+)
+def test_healthy_is_not_said_of_a_loss_of_the_trainer_that_is_worse_than_a_guess_or_than_its_start(
+    losses: list[float], word: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "train.log"
+    row = "{{'loss': {:.4f}, 'grad_norm': 1.0, 'learning_rate': 5e-05, 'epoch': {:.2f}}}"
+    log.write_text("".join(f"{row.format(loss, place / 50)}\n" for place, loss in enumerate(losses)))
+    env = {**os.environ, "COACH_HOME": str(tmp_path / "home"), "COACH_AS_ROOT": "1"}
+    done = typed_coach(("check", log, "--backend", "local", "--format", "json"), env)
+    assert json.loads(done.stdout)["verdict"] == word

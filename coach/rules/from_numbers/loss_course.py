@@ -54,6 +54,12 @@ _FEWEST_VALUES, _FEWEST_STEPS, _FEWEST_EPOCHS = 3, 20, 2
 """The rules of waiting and of the course of a loss need about 20 steps; a course needs three values."""
 _BEGINNING_S = 300.0
 """A training that loads its data and compiles prints its first loss within minutes."""
+_NO_GUESS = math.log(1_000_000)
+"""No tokenizer has a million tokens: a model that is fine-tuned on its own kind of text begins far below."""
+_NAMES_OF_TRAINER = frozenset({"loss", "learning_rate", "grad_norm"})
+"""transformers' Trainer, which mostly trains on tokens."""
+_ERRORS = 3
+"""Standard errors by which two levels must differ, so that the difference is no chance."""
 _ERROR_LINE = re.compile(
     r"Traceback \(most recent|\b(?:ERROR|FATAL|CRITICAL)\b|\b[A-Z]\w{0,80}(?:Error|Exception)\b|\berror: "
     r"|core dumped"
@@ -149,9 +155,13 @@ def _points_of_curve(curve: Sequence[CurvePoint], printed: Iterable[LogHit]) -> 
 
 def are_adversaries(snapshot: TargetSnapshot) -> bool:
     """True if words of the log or names of metrics show reinforcement or adversarial training."""
-    told = (event.fields.get("names") for event in snapshot.events if event.event == NAMES_EVENT)
-    names = (str(name) for each in told if isinstance(each, (list, tuple)) for name in each)
-    return any(map(_ADVERSARIES.search, chain(names, snapshot.lines)))
+    return any(map(_ADVERSARIES.search, chain(_names(snapshot), snapshot.lines)))
+
+
+def _names(snapshot: TargetSnapshot) -> Iterable[str]:
+    """The names of all metrics."""
+    named = (event.fields.get("names") for event in snapshot.events if event.event == NAMES_EVENT)
+    return (str(name) for each in named if isinstance(each, (list, tuple)) for name in each)
 
 
 def trained_on(hit: LogHit, later: Sequence[LogHit], snapshot: TargetSnapshot) -> bool:
@@ -208,6 +218,9 @@ def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]
     if mfu is not None and mfu < LOW_MFU:
         return Verdict.UNKNOWN, f"it reports an MFU of {mfu:.2g}, so it hardly uses its GPU"
     course = max(courses(snapshot, history), key=len, default=())
+    if course and course[0].loss > _NO_GUESS and {*_names(snapshot)} >= _NAMES_OF_TRAINER:
+        first = course[0].loss
+        return Verdict.UNKNOWN, f"its first loss, {first:.3g}, is worse than guessing among a million tokens"
     if course and not are_adversaries(snapshot):
         return _health_by(course, accuracies(snapshot, history))
     if _has_ended_well(snapshot):
@@ -234,6 +247,8 @@ def _health_by(course: Sequence[Point], shares: Sequence[float]) -> tuple[Verdic
     losses = [point.loss for point in course]
     if not math.isfinite(losses[-1]):
         return Verdict.UNKNOWN, "its newest loss is not finite"
+    if median(losses[-(len(losses) // 3) :]) > max(losses[:_FEWEST_VALUES]):
+        return Verdict.UNKNOWN, "its loss lies above its first values"
     if _has_risen([-loss for loss in losses]):
         return Verdict.HEALTHY, "its loss falls"
     if _has_risen(shares):
@@ -255,5 +270,5 @@ def _has_risen(values: Sequence[float]) -> bool:
     third = len(values) // 3
     if third == 0:
         return False
-    error = noise_of(values) * math.sqrt(2 / third)
+    error = _ERRORS * noise_of(values) * math.sqrt(2 / third)
     return median(values[-third:]) - median(values[:third]) > error

@@ -33,6 +33,8 @@ _FEWEST_STRETCHES = 6
 _TIMES_RECOVERED = 3
 _LEAST_ADDED = 0.4
 _MOST_ADDED = 2.0
+_TIMES_ADDED = 3
+"""A sum grows evenly; a loss that diverges grows faster and faster."""
 _ERRORS = 7.5
 """Six standard errors of a median, in standard deviations of a single value: the lowest of many medians lies
 two of them below the others by chance."""
@@ -357,7 +359,8 @@ class LossDivergence(Rule):
                 if is_whole and is_lasting and self._is_far(losses[start:], highest):
                     return _Rise(start, highest, lowest_after)
                 continue
-            if is_lasting and start < 2 * consecutive and not _is_settled(losses[start:]):
+            is_far = lowest_after >= self.above_start * highest
+            if is_lasting and start < 2 * consecutive and not (is_far or _is_settled(losses[start:])):
                 continue
             lost = _lost_share(max(losses[:size]), min(losses[:start]), lowest_after)
             if lost >= self.lost_share:
@@ -366,13 +369,15 @@ class LossDivergence(Rule):
 
     def _is_far(self, losses: Sequence[float], before: float) -> bool:
         """True if the losses lie orders of magnitude above the value before, or came down from a peak to a
-        level far above it and fall no longer."""
+        level far above it and fall no longer, or have not come back for long."""
         if min(losses) >= self.steep * before:
             return True
         newer = losses[len(losses) // 2 :]
         level, highest = median(newer), max(losses)
         is_clear = min(highest - level, level - before) >= _ERRORS * noise_of(newer)
-        return is_clear and highest >= self.rise * level and _is_settled(losses)
+        is_late = len(losses) >= 2 * _FEWEST_AFTER and min(losses) >= self.above_start * before
+        is_over = is_late or _is_settled(losses)
+        return is_clear and highest >= self.rise * level and is_over
 
     def _drift(self, losses: Sequence[float], is_counted: bool) -> _Rise | None:
         """A rise since the lowest stretch that lasts, however slow it is.
@@ -465,7 +470,8 @@ def _begins_at_zero(losses: Sequence[float]) -> bool:
     """True if the first values grow by about as much as the first one is above 0: a sum of all losses so far,
     or a moving mean that began at 0."""
     added = [later - value for value, later in pairwise(losses[:6])]
-    return min(added, default=0) > 0 and _LEAST_ADDED <= median(added) / losses[0] <= _MOST_ADDED
+    is_even = 0 < max(added, default=0) <= _TIMES_ADDED * min(added)
+    return is_even and _LEAST_ADDED <= median(added) / losses[0] <= _MOST_ADDED
 
 
 def _starts_anew(losses: Sequence[float], rise: _Rise) -> bool:
