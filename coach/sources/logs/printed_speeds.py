@@ -46,6 +46,7 @@ class Speeds:
     def take(self, words: Sequence[str], value: float, unit: str | None, *, is_decimal: bool) -> bool:
         """True if the number is a speed. `words` stand before it, `unit` behind it or in its name."""
         unit = _plain_unit(unit) if unit else ""
+        value = value / 1000 if unit.startswith("ms") else value
         speed = _SPEED_OF_UNIT.get(unit)
         if speed is None:
             speed, name = _speed_of(" ".join(words))
@@ -55,9 +56,8 @@ class Speeds:
             return False
         if speed == "mfu" and (unit == "%" or value > 1):
             value /= 100
-        elif unit.startswith("ms"):
-            value /= 1000
-            speed = "step_time_s" if speed == _BARE else speed
+        elif unit.startswith("ms") and speed == _BARE:
+            speed = "step_time_s"
         if speed == "step_time_s" and "step_time_s" not in self._found:
             self._may_be_ms = not unit and value > _MOST_BARE_S
         self._found.setdefault(speed, value)

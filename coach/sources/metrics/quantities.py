@@ -21,7 +21,7 @@ _EVALUATION = frozenset({"eval", "evaluation", "val", "valid", "validation", "te
 _TRAINING = frozenset({"train", "training", "perf", "performance", "throughput", "speed"})
 """Groups of metrics that belong to the training itself."""
 _ADDED = frozenset({"train", "training", "step", "epoch", "batch", "iter", "avg", "mean"})
-_MEANS = frozenset({"avg", "mean", "average", "cur", "current", "train", "training"})
+_MEANS = frozenset({"avg", "mean", "average", "cur", "current"})
 _FIELDS = {
     ("loss",): "loss",
     ("lm", "loss"): "loss",
@@ -114,8 +114,11 @@ def printed_forms() -> Forms:
 
 @lru_cache(maxsize=1024)
 def plain_name(name: str) -> str:
-    """`reader cost` for `avg_reader_cost`: the name as the table of forms has it."""
-    return " ".join(word for word in _SEPARATORS.split(name.casefold()) if word and word not in _MEANS)
+    """`reader cost` for `avg_reader_cost`: the name as the table of forms has it. The time of a training is
+    not that of a step."""
+    words = [word for word in _SEPARATORS.split(name.casefold()) if word and word not in _MEANS]
+    bare = [word for word in words if word not in ("train", "training")]
+    return " ".join(bare if len(bare) > 1 else words)
 
 
 def is_known(name: str) -> bool:
