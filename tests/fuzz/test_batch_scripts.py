@@ -14,7 +14,7 @@ from coach.launch import batch_file
 from coach.launch.spelling import parse_signal_lead
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
-from coach.sources.logs.output_path import Names, expand
+from coach.sources.logs.output_path import expand
 from coach.sources.logs.script_outputs import named_outputs
 from coach.sources.slurm.conf_file import parse_seconds
 from tests.fuzz.harness import fuzzed
@@ -40,7 +40,7 @@ deepspeed --num_gpus 4 train.py --deepspeed_config ds.json
 """
 JSON = '{"train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 2, "fp16": {"enabled": true}}'
 MANY_DIGITS = "9" * 5000
-NAMES = Names("17", "17", "3", "train", "alice", "n1")
+NAMES = {"j": "17", "A": "17", "a": "3", "x": "train", "u": "alice", "N": "n1", "%": "%"}
 CHANGES = {
     "batch_size": 8,
     "gradient_accumulation": 4,

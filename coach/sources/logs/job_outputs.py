@@ -75,7 +75,8 @@ def parse_accounting(text: str, separator: str, fields: Sequence[str] = _TOLD) -
     words, jobs = text.split(separator), []
     for start in range(0, len(words) - len(fields), len(fields)):
         row = dict(zip(fields, words[start : start + len(fields)], strict=True))
-        given = _of_submit_line(row["SubmitLine"]) if "SubmitLine" in row else _of_columns(row)
+        # A submission is stored without quotes, so its words are split at blanks.
+        given = output_options(row["SubmitLine"].split()[1:]) if "SubmitLine" in row else _of_columns(row)
         job_id, state = row["JobID"].lstrip("\n"), row["State"].partition(" ")[0].rstrip("+")
         if not _NUMBER.match(job_id):
             continue
@@ -92,7 +93,7 @@ def parse_accounting(text: str, separator: str, fields: Sequence[str] = _TOLD) -
             work_dir=optional(row["WorkDir"]),
             raw_job_id=optional(row["JobIDRaw"]),
             stdout=given.get("stdout"),
-            stderr=given.get("stderr"),
+            stderr=given.get("stderr") if "stdout" in given else None,  # the script may have options too
         )
         jobs.append(job)
     return jobs
@@ -101,15 +102,6 @@ def parse_accounting(text: str, separator: str, fields: Sequence[str] = _TOLD) -
 def _of_columns(row: dict[str, str]) -> dict[str, str]:
     stdout, stderr = optional(row["StdOut"]), optional(row["StdErr"])
     return {} if stdout is None else {"stdout": stdout, "stderr": stderr or stdout}
-
-
-def _of_submit_line(line: str) -> dict[str, str]:
-    """The output options before the script. Accounting stores no quotes, so words are split at blanks.
-
-    Empty if there is no output option: it may then be in the script, which is not stored.
-    """
-    found = output_options(line.split()[1:])
-    return found if "stdout" in found else {}
 
 
 def jobs_told(argv: Sequence[str], out: bytes, separator: str, record_end: str) -> Iterable[Job]:

@@ -71,9 +71,11 @@ class _FollowedLog:
             # Nothing was added since the last look, so an unfinished line is taken as it is.
             hits, self._is_flushed = self._scanner.flush(), True
         if self._tail is None:
-            self._tail = replace(self._far_end() or self._scanner.tail(), written_s=self._written_s)
             self._tail = replace(
-                self._tail, longest_pause_s=self._longest_pause_s, last_pause_s=self._last_pause_s
+                self._far_end() or self._scanner.tail(),
+                written_s=self._written_s,
+                longest_pause_s=self._longest_pause_s,
+                last_pause_s=self._last_pause_s,
             )
         # The scanner may still hold back hits at the end of a complete log, because more of the last error
         # may come. A second look at once fetches them: an ended job must not be judged without its last

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from coach.model.slurm.cluster import Job
@@ -23,7 +22,7 @@ _PATTERN = re.compile(r"%(\d*)(.?)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _PADDED = frozenset("aAbjnst")
 _MAX_WIDTH = 10
-_NO_TASK = str(2**32 - 2)
+NO_TASK = str(2**32 - 2)
 """slurmd's value of %a for a job that is not part of an array."""
 _OPTIONS = {"-o": "stdout", "--output": "stdout", "-e": "stderr", "--error": "stderr"}
 _SWITCH = re.compile(
@@ -35,17 +34,8 @@ _SWITCH = re.compile(
 _JOB_ID = re.compile(r"(\d+)(?:_(\d+))?(?:\+\d+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The values of the patterns. None: not known yet, such as the node of a pending job."""
-
-    job_id: str
-    """The unique job id, also for an array task."""
-    array_job_id: str
-    array_task: str | None
-    job_name: str
-    user: str
-    node: str | None
+Names = Mapping[str, str | None]
+"""Letter of each pattern → its value. None: not known yet, such as the node of a pending job."""
 
 
 def expand(pattern: str, names: Names, work_dir: Path) -> Path | None:
@@ -53,10 +43,9 @@ def expand(pattern: str, names: Names, work_dir: Path) -> Path | None:
     known yet. A backslash switches off all patterns."""
     if "\\" in pattern:
         return work_dir / _ESCAPED.sub(r"\1", pattern)
-    values = values_of(names)
-    if any(letter in values and values[letter] is None for _, letter in _PATTERN.findall(pattern)):
+    if any(letter in names and names[letter] is None for _, letter in _PATTERN.findall(pattern)):
         return None
-    return work_dir / _PATTERN.sub(lambda found: _expanded(found, values), pattern)
+    return work_dir / _PATTERN.sub(lambda found: _expanded(found, names), pattern)
 
 
 def output_options(words: Iterable[str], *, is_srun: bool = False) -> dict[str, str]:
@@ -90,10 +79,7 @@ def output_paths(job: Job) -> tuple[Path, ...] | None:
         return None
     given = job.stdout or DEFAULT_NAME
     # squeue expands the default name of an array task like that of a single job; slurmd does not.
-    of_task = names.array_task is not None and PurePath(given).name in (
-        DEFAULT_NAME,
-        f"slurm-{names.job_id}.out",
-    )
+    of_task = names["a"] != NO_TASK and PurePath(given).name in (DEFAULT_NAME, f"slurm-{names['j']}.out")
     if of_task:
         given = str(PurePath(given).with_name(DEFAULT_ARRAY_NAME))
     errors = given if of_task and job.stderr == job.stdout else job.stderr or given
@@ -103,43 +89,31 @@ def output_paths(job: Job) -> tuple[Path, ...] | None:
 
 
 def names_of(job: Job) -> Names | None:
-    """The pattern values of a job; None for array tasks that have not started, which are no single job."""
+    """The pattern values of a job's batch step; None for array tasks that have not started, which are no
+    single job."""
     number = _JOB_ID.fullmatch(job.job_id)
     if number is None:
         return None
-    nodes = expand_nodes(job.nodes)
-    return Names(
-        job_id=job.raw_job_id or number[1],
-        array_job_id=number[1],
-        array_task=number[2],
-        job_name=job.name,
-        user=job.user,
-        node=nodes[0].split(".")[0] if nodes else None,
-    )
-
-
-def values_of(names: Names) -> Mapping[str, str | None]:
-    """Letter of each pattern → its value for the batch step."""
-    task = _NO_TASK if names.array_task is None else names.array_task
+    nodes, task, job_id = expand_nodes(job.nodes), number[2] or NO_TASK, job.raw_job_id or number[1]
     return {
         "%": "%",
-        "A": names.array_job_id,
+        "A": number[1],
         "a": task,
-        "b": str(int(task) % 10) if task.isdecimal() else None,
-        "J": names.job_id,
-        "j": names.job_id,
-        "N": names.node,
+        "b": str(int(task) % 10),
+        "J": job_id,
+        "j": job_id,
+        "N": nodes[0].split(".")[0] if nodes else None,
         "n": "0",
         "s": "batch",
         "t": "0",
-        "u": names.user,
-        "x": names.job_name,
+        "u": job.user,
+        "x": job.name,
     }
 
 
-def _expanded(found: re.Match[str], values: Mapping[str, str | None]) -> str:
+def _expanded(found: re.Match[str], names: Names) -> str:
     width, letter = found.groups()
-    value = values.get(letter)
+    value = names.get(letter)
     if value is None:  # not a pattern: it stays, but without the % if a width follows it
         return f"{width}{letter}" if width else found[0]
     if width and letter in _PADDED and value.isdecimal():

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from coach.sources.logs.output_path import Names, output_options, values_of
+from coach.sources.logs.output_path import NO_TASK, Names, output_options
 
 MAX_NAMES = 32
 _MAX_UNKNOWN = 6
@@ -30,6 +30,15 @@ _UNKNOWN = re.compile(r"%\d*[\w%]|\$\([^)]{0,500}\)|`[^`]{0,500}`|\$\{?\w{1,100}
 _SHAPES = {"t": r"\d+", "n": r"\d+", "s": r"\w+", "J": r"\d+\.\w+", "N": r"[\w.-]+"}
 """Form of the values that only the step knows, for srun's patterns."""
 _OF_THE_JOB = frozenset("Aajux%")
+_LETTERS = {
+    "SLURM_JOB_ID": "j",
+    "SLURM_JOBID": "j",
+    "SLURM_ARRAY_JOB_ID": "A",
+    "SLURM_ARRAY_TASK_ID": "a",
+    "SLURM_JOB_NAME": "x",
+    "USER": "u",
+}
+"""Variable in the job's environment → letter of the pattern with the same value."""
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 _TEXT = re.compile(r"\.(?:out|err|log|txt)$")
 _DATA = re.compile(
@@ -62,15 +71,8 @@ def _paths(lines: str, variables: Mapping[str, str]) -> Iterator[str]:
 
 def _variables(lines: str, names: Names) -> Mapping[str, str]:
     values = {found["name"]: _unquoted(found["value"]) for found in _ASSIGNED.finditer(lines)}
-    told = {
-        "SLURM_JOB_ID": names.job_id,
-        "SLURM_JOBID": names.job_id,
-        "SLURM_ARRAY_JOB_ID": names.array_job_id,
-        "SLURM_ARRAY_TASK_ID": names.array_task,
-        "SLURM_JOB_NAME": names.job_name,
-        "USER": names.user,
-    }
-    return {**values, **{name: value for name, value in told.items() if value is not None}}
+    known = {name: names[letter] for name, letter in _LETTERS.items()}
+    return values | {name: value for name, value in known.items() if value not in (None, NO_TASK)}
 
 
 def _filled(path: str, variables: Mapping[str, str]) -> str:
@@ -82,11 +84,10 @@ def _filled(path: str, variables: Mapping[str, str]) -> str:
 def _pattern(path: str, names: Names) -> str:
     """A regular expression for the path; "" if it would match any file."""
     path = path.removeprefix("./")
-    known = values_of(names)
     parts, end = [], 0
     for unknown in _UNKNOWN.finditer(path):
         letter = unknown[0][-1] if unknown[0][0] == "%" else ""
-        value = known.get(letter) if letter in _OF_THE_JOB else None
+        value = names.get(letter) if letter in _OF_THE_JOB else None
         stands_for = _SHAPES.get(letter, ".*") if value is None else re.escape(value)
         parts += [re.escape(path[end : unknown.start()]), stands_for]
         end = unknown.end()

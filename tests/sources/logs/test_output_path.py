@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from coach.model.slurm.cluster import Job
-from coach.sources.logs.output_path import Names, expand, output_paths
+from coach.sources.logs.output_path import expand, names_of, output_paths
 
-BATCH = Names("4937", "4937", None, "na me", "root", "node1")
-TASK = Names("4945", "4938", "3", "arr", "root", "node1")
+BATCH = Job("4937", "na me", "root", "RUNNING", None, "gpu", "node1", *(None,) * 9)
+TASK = replace(BATCH, job_id="4938_3", raw_job_id="4945", name="arr")
 JOB = Job("17", "train", "ada", "RUNNING", None, "gpu", "node[07-09]", *(None,) * 9, work_dir="/home/ada")
 
 
 @pytest.mark.parametrize(
-    ("pattern", "names", "path"),
+    ("pattern", "job", "path"),
     [
         (
             "b-%J=%s=%n=%t=%N=%j=%5j=%A=%a=%x=%u=%%=%q=%12j=%0j=%5a=%5x=%5t=%5n.out",
@@ -32,22 +32,22 @@ JOB = Job("17", "train", "ada", "RUNNING", None, "gpu", "node[07-09]", *(None,) 
             TASK,
             "a-4945=batch=node1=4945=04945=4938=3=arr=003=04938.out",
         ),
-        ("%b=%3b", replace(TASK, array_task="14"), "4=004"),
+        ("%b=%3b", replace(TASK, job_id="4938_14"), "4=004"),
         ("esc\\%j.out", BATCH, "esc%j.out"),
         ("esc\\\\%j-%x.out", BATCH, "esc\\%j-%x.out"),
         ("sub%.out", BATCH, "sub%.out"),
         ("y-%z-%5-%.out", BATCH, "y-%z-5-%.out"),
         ("%", BATCH, "%"),
-        ("/abs/%x", replace(BATCH, job_name="[%j]\n"), "/abs/[%j]\n"),
+        ("/abs/%x", replace(BATCH, name="[%j]\n"), "/abs/[%j]\n"),
         ("%999999999999j", BATCH, "0000004937"),
     ],
 )
-def test_a_pattern_expands_as_slurmd_expands_it(pattern: str, names: Names, path: str) -> None:
-    assert expand(pattern, names, Path("/data")) == Path("/data") / path
+def test_a_pattern_expands_as_slurmd_expands_it(pattern: str, job: Job, path: str) -> None:
+    assert expand(pattern, names_of(job) or {}, Path("/data")) == Path("/data") / path
 
 
 def test_values_that_a_pending_job_lacks_are_not_guessed() -> None:
-    waiting = replace(TASK, node=None)
+    waiting = names_of(replace(TASK, nodes=None)) or {}
     assert expand("%N.out", waiting, Path("/data")) is None
     assert expand("%j.out", waiting, Path("/data")) == Path("/data/4945.out")
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
-from coach.sources.logs.output_path import Names
+from coach.sources.logs.output_path import NO_TASK
 from coach.sources.logs.script_outputs import named_outputs
 
-JOB = Names("17", "17", None, "train", "ada", "node1")
+JOB = {"j": "17", "A": "17", "a": NO_TASK, "x": "train", "u": "ada", "N": "node1", "%": "%"}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_program_files_binary_files_and_unclear_paths_are_no_logs_of_the_script(
 
 
 def test_a_task_of_an_array_has_the_log_with_its_own_numbers() -> None:
-    task = replace(JOB, job_id="19", array_task="2")
+    task = JOB | {"j": "19", "a": "2"}
     (pattern,) = named_outputs("srun -o %A/%a.log python train.py", task)
     assert re.fullmatch(pattern, "17/2.log")
     assert not re.fullmatch(pattern, "17/3.log")
