@@ -167,7 +167,11 @@ class ErrorBlocks:
         reader = self._reader_at(head)
         while is_chained(reader.above) and len(readers) < MAX_CHAIN:
             index = next(
-                (i for i in range(index - 1, max(-1, index - _MAX_HEADS), -1) if self._is_of(reader.rank, i)),
+                (
+                    i
+                    for i in range(index - 1, max(-1, index - _MAX_HEADS), -1)
+                    if self._reader_at(self._heads[i]).rank == reader.rank
+                ),
                 -1,
             )
             if index < 0:
@@ -178,9 +182,6 @@ class ErrorBlocks:
         for reader in reversed(readers):
             chain = (*chain, reader.build(chain))
         return chain
-
-    def _is_of(self, rank: int | None, index: int) -> bool:
-        return self._reader_at(self._heads[index]).rank == rank
 
     def _reader_at(self, head: int) -> ErrorReader:
         reader = self._readers.get(head)

@@ -159,12 +159,9 @@ class LogWindows:
     def _line_end(self, offset: int, size: int) -> int:
         """The first end of a line behind this offset; _NEAR_BYTES away at most."""
         limit = min(size, offset + _NEAR_BYTES)
-        while offset < limit:
-            data = self._io.read(self._path, offset, min(_HALF_BYTES, limit - offset))
-            place = data.find(b"\n")
-            if place >= 0 or not data:
-                return offset + place + 1
-            offset += len(data)
+        for start, piece in self._pieces(offset, limit):
+            if (place := piece.find(b"\n")) >= 0:
+                return start + place + 1
         return limit
 
     def _line_start(self, end: int) -> int:

@@ -49,16 +49,14 @@ class NearModules:
 
     def _listed(self, folder: Path) -> list[str]:
         """The names in a folder; none if it cannot be listed, or is too large for a folder of a program."""
-        if folder not in self._names:
-            if len(self._names) >= _MAX_FOLDERS:
-                return []
-            is_small = True
+        if folder not in self._names and len(self._names) < _MAX_FOLDERS:
+            is_small, names = True, []
             with contextlib.suppress(OSError):  # a recording knows a folder's names only
                 is_small = self._io.size(folder) <= _MAX_FOLDER_BYTES
-            self._names[folder] = []
             with contextlib.suppress(OSError):
-                self._names[folder] = self._io.list_dir(folder) if is_small else []
-        return self._names[folder]
+                names = self._io.list_dir(folder) if is_small else []
+            self._names[folder] = names
+        return self._names.get(folder, [])
 
 
 def near_name(module: str, names: Sequence[str]) -> str | None:

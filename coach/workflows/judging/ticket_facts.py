@@ -215,24 +215,21 @@ def environment(subject: Subject, text: str) -> dict[str, Any]:
     """The software environment, as far as the launch or the script (`text`) names it."""
     run, record = subject.snapshot.run, subject.record
     lines = [line.strip() for line in text.splitlines() if _OF_SOFTWARE.search(line)]
+    git = _table(record, "git")
+    commit = git.get("commit")
     told: dict[str, Any] = {
         **{name: value for name, value in _table(record, "environment").items() if name != "modules"},
         **{f"version of {name}": value for name, value in _table(record, "versions").items()},
         "variables of the launch": dict(_table(_table(record, "launch"), "env")),
         "device": _table(record, "device").get("name"),
         "data set": _table(record, "dataset").get("path"),
-        "commit of the program": _commit(_table(record, "git")),
+        "commit of the program": commit and f"{commit}{', and changed since' if git.get('is_dirty') else ''}",
         # The lines that coach wrote into its own script are reported as the launch's.
         "lines of the script": lines if run is None else [],
         "parameters": dict(run.parameters) if run is not None else {},
         "run.json": record.get("unreadable"),
     }
     return {name: value for name, value in told.items() if value not in (None, "", [], {})}
-
-
-def _commit(git: Mapping[str, Any]) -> str | None:
-    commit = git.get("commit")
-    return f"{commit}{', and changed since' if git.get('is_dirty') else ''}" if commit else None
 
 
 def nodes(subject: Subject, checked: Checked, io: Io) -> dict[str, Any]:
