@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from coach.model.judging.verdict import PastRun
     from coach.rules.base import Rule
     from coach.rules.engine import Engine
+    from coach.workflows.judging.added_evidence import RoomNow
     from coach.workflows.judging.earlier_runs import PastRuns
-    from coach.workflows.judging.room_now import RoomNow
 
 if TYPE_CHECKING:
     from coach.launch import recipe
     from coach.rules import engine, registry, thresholds
-    from coach.workflows.judging import earlier_runs, room_now, rule_files, stacks_kept
+    from coach.workflows.judging import added_evidence, earlier_runs, rule_files
 else:
     recipe = late("coach.launch", "recipe")
     engine, registry, thresholds = late("coach.rules", "engine", "registry", "thresholds")
-    earlier_runs, room_now, rule_files, stacks_kept = late(
-        "coach.workflows.judging", "earlier_runs", "room_now", "rule_files", "stacks_kept"
+    added_evidence, earlier_runs, rule_files = late(
+        "coach.workflows.judging", "added_evidence", "earlier_runs", "rule_files"
     )
 
 
@@ -81,7 +81,7 @@ def by_itself(target: ReadTarget, context: Context) -> Draft:
     if context.past is None or context.room is None:
         return Draft(target, diagnosis)
     this = context.past.note(snapshot, target.history, diagnosis)
-    with_stacks = stacks_kept.with_stacks(diagnosis, snapshot, context.settings)
+    with_stacks = added_evidence.with_stacks(diagnosis, snapshot, context.settings)
     return Draft(target, context.room.added_to(with_stacks, snapshot), this)
 
 
@@ -191,7 +191,7 @@ class Context:
                 self._engine = engine.Engine(())
                 if not self._is_alone:
                     self.past = earlier_runs.PastRuns(self.settings)
-                    self.room = room_now.RoomNow(self.io)
+                    self.room = added_evidence.RoomNow(self.io)
             if not self._is_settled:
                 self._engine.use(self._valid_rules())
                 self._is_settled = True

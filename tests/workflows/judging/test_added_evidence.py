@@ -11,7 +11,7 @@ import pytest
 from coach.config import Settings
 from coach.model.judging.finding import Diagnosis, Finding, Fix, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.workflows.judging.stacks_kept import with_stacks
+from coach.workflows.judging.added_evidence import with_stacks
 from tests.analysis.made_jobs import job
 
 TIME_LIMIT = Finding(
