@@ -26,6 +26,7 @@ EXCEPTIONS = {
     "coach/node/stacks.py": "asks a process of this user through a file that it keeps open",
     "coach/rules/wordings/compile.py": "coach's own tables",
     "coach/rules/wordings/rows.py": "coach's own tables",
+    "coach/sources/logs/printed_speeds.py": "coach's own table",
 }
 """File → why it opens files itself."""
 

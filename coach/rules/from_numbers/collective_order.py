@@ -29,8 +29,8 @@ class OddRanks:
 
 
 def odd_ranks(records: Iterable[FlightRecord]) -> OddRanks | None:
-    """The odd ranks of all process groups, or None. Checked in this order: another call under the same number,
-    an older call unfinished than on the others, fewer calls, no dump at all."""
+    """The odd ranks of all process groups, or None. Checked in this order: another call under the same
+    number, an older call unfinished than on the others, fewer calls, no dump at all."""
     groups: dict[str, dict[int, FlightRecord]] = {}
     for record in records:
         groups.setdefault(record.group, {})[record.rank] = record

@@ -214,13 +214,9 @@ def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]
         return Verdict.TOO_EARLY, "it has not started"
     if snapshot.state not in (None, "RUNNING", "COMPLETED"):
         return Verdict.UNKNOWN, f"it ended as {snapshot.state}"
-    mfu = printed_mfu(history)
-    if mfu is not None and mfu < LOW_MFU:
-        return Verdict.UNKNOWN, f"it reports an MFU of {mfu:.2g}, so it hardly uses its GPU"
     course = max(courses(snapshot, history), key=len, default=())
-    if course and course[0].loss > _NO_GUESS and {*_names(snapshot)} >= _NAMES_OF_TRAINER:
-        first = course[0].loss
-        return Verdict.UNKNOWN, f"its first loss, {first:.3g}, is worse than guessing among a million tokens"
+    if doubt := _doubt(course, snapshot, history):
+        return Verdict.UNKNOWN, doubt
     if course and not are_adversaries(snapshot):
         return _health_by(course, accuracies(snapshot, history))
     if _has_ended_well(snapshot):
@@ -231,6 +227,16 @@ def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]
     if start_s is not None and snapshot.now_s is not None and snapshot.now_s - start_s < _BEGINNING_S:
         return Verdict.TOO_EARLY, "it has just started"
     return Verdict.UNKNOWN, ""
+
+
+def _doubt(course: Sequence[Point], snapshot: TargetSnapshot, history: History) -> str:
+    """Why it may not go well although nothing wrong was found; empty if nothing speaks against it."""
+    mfu = printed_mfu(history)
+    if mfu is not None and mfu < LOW_MFU:
+        return f"it reports an MFU of {mfu:.2g}, so it hardly uses its GPU"
+    if course and course[0].loss > _NO_GUESS and {*_names(snapshot)} >= _NAMES_OF_TRAINER:
+        return f"its first loss, {course[0].loss:.3g}, is worse than guessing among a million tokens"
+    return ""
 
 
 def _has_ended_well(snapshot: TargetSnapshot) -> bool:

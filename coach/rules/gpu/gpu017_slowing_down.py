@@ -243,11 +243,16 @@ def _costs(curve: Sequence[CurvePoint]) -> tuple[list[CurvePoint], list[float], 
     rate, pace_of = next((each for each in _PACES if any(map(each[1], curve))), _PACES[0])
     points = [point for point in curve if pace_of(point)]
     points = points[len(points) // 10 :]
-    rates = [point.samples_per_s for point in points]
-    if rate or not points or None in rates or 0 in rates:
-        return points, [1 / (pace_of(point) or 1.0) for point in points], rate
-    batch = (points[0].step_time_s or 0.0) * (points[0].samples_per_s or 0.0)
-    return points, [batch / each for each in rates if each], rate
+    costs = [1 / (pace_of(point) or 1.0) for point in points]
+    return points, costs if rate else _scaled(points, costs), rate
+
+
+def _scaled(points: Sequence[CurvePoint], costs: list[float]) -> list[float]:
+    """The seconds of each step, scaled to the batch of the first one if all batch sizes are known."""
+    rates = [point.samples_per_s for point in points if point.samples_per_s]
+    if not rates or len(rates) < len(points):
+        return costs
+    return [costs[0] * rates[0] / each for each in rates]
 
 
 def _quarters(points: Sequence[CurvePoint], costs: Sequence[float]) -> _Quarters:

@@ -11,6 +11,7 @@ from statistics import fmean
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import Step
 from coach.rules.advice.remedies import bf16
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
@@ -82,8 +83,7 @@ class GradientNotFinite(Rule):
                 if step.grad_norm is not None and step.loss is not None and math.isfinite(step.loss)
             ]
             bad = [step for step in steps if step.grad_norm is not None and not math.isfinite(step.grad_norm)]
-            is_nan = 0 < len(bad) < len(steps) and any(math.isnan(step.grad_norm or 0.0) for step in bad)
-            needed = self.min_steps if is_nan else self.window
+            needed = self.min_steps if _some_are_nan(bad, steps) else self.window
             if len(steps) < needed or len(bad) < self.share * len(steps):
                 continue
             yield Hit(
@@ -129,6 +129,11 @@ class GradientNotFinite(Rule):
         half = len(losses) // 2
         first, last = fmean(losses[:half]), fmean(losses[-half:])
         return first - last >= self.fall * first
+
+
+def _some_are_nan(bad: Sequence[Step], steps: Sequence[Step]) -> bool:
+    """True for NaN beside finite norms."""
+    return len(bad) < len(steps) and any(math.isnan(step.grad_norm or 0.0) for step in bad)
 
 
 def _has_finite_norm(point: Point) -> bool:

@@ -30,8 +30,8 @@ _LITERALS = tuple(
     for loss in ("loss", "Loss")
 )
 _METRIC = re.compile(
-    r"(?<![A-Za-z])(?:(?P<better>acc(?:uracy)?|top-?1|m?ap(?:50)?|m?iou|dice|f1|auc|auroc|bleu|rouge\w?|recall"
-    r"|precision|psnr|ssim|r2|mrr|ndcg|score)|(?P<worse>wer|cer|per|eer|error|err|fid|mae|rmse))"
+    r"(?<![A-Za-z])(?:(?P<better>acc(?:uracy)?|top-?1|m?ap(?:50)?|m?iou|dice|f1|auc|auroc|bleu|rouge\w?"
+    r"|recall|precision|psnr|ssim|r2|mrr|ndcg|score)|(?P<worse>wer|cer|per|eer|error|err|fid|mae|rmse))"
     r"(?:[@_-]?\w{1,8})?[\"']?\s{0,3}[:=\s]\s{0,3}(?P<value>\d{1,9}(?:\.\d{1,9})?)",
     re.IGNORECASE,
 )
@@ -66,8 +66,8 @@ class Overfitting(Rule):
         hours since then are wasted.
     When it stays silent
         On fewer than three evaluations after the best, on a rise that noise can cause (near zero a loss
-        doubles easily), while the task's own metric (accuracy, WER, mAP) still gets better, if the training loss rises as well (that is divergence), and on reinforcement and
-        adversarial training. It never counts as the cause of a failure.
+        doubles easily), while the task's own metric (accuracy, WER, mAP) still gets better, if the training
+        loss rises as well (that is divergence), and on reinforcement and adversarial training. It never counts as the cause of a failure.
     What to do
         Stop at the best evaluation and use its checkpoint. Then try more or augmented data, weight decay,
         dropout, or a smaller model.
@@ -118,9 +118,7 @@ class Overfitting(Rule):
             or not newest.train <= (1 - self.train_fall) * best.train
         ):
             return None
-        if _still_improves([each.accuracy for each in evaluations], place, num_after) or _still_improves(
-            [each.metric for each in evaluations], place, num_after
-        ):
+        if _still_improve(evaluations[place:], num_after):
             return None
         return Hit(
             summary=f"The loss on held-out data has risen from {best.loss:.4g}"
@@ -133,11 +131,13 @@ class Overfitting(Rule):
         )
 
 
-def _still_improves(values: Sequence[float | None], place: int, num_after: int) -> bool:
-    """True if one of the newest values is the best since the evaluation at `place`."""
-    known = [value for value in values[place:] if value is not None]
-    newest = known[-num_after:]
-    return len(known) > num_after and max(newest) > max(known[:-num_after])
+def _still_improve(since: Sequence[_Evaluation], num_after: int) -> bool:
+    """True if a metric of the task has its best value in the newest of these evaluations."""
+    for values in ([each.accuracy for each in since], [each.metric for each in since]):
+        known = [value for value in values if value is not None]
+        if len(known) > num_after and max(known[-num_after:]) > max(known[:-num_after]):
+            return True
+    return False
 
 
 def _metric_of(text: str) -> float | None:

@@ -1,22 +1,27 @@
 """The speeds in a line that a training prints: step time, wait for data, rates, share of the GPU's peak.
 
-`coach/sources/metrics/forms.toml` has their names, and lines of many programs as proof.
+`printed_speeds.toml` has their names, and a line of each program as proof. A further form is a row there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import cache, lru_cache
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
 
-from coach.sources.metrics.quantities import Form, plain_name, printed_forms
-
-_SAME_UNIT = (
-    (re.compile(r"\b(?:sec(?:ond)?s?|s)\b"), "s"),
-    (re.compile(r"\b(?:it|iters?|steps?|batch(?:es)?)\b"), "it"),
-    (re.compile(r"\b(?:samples?|imgs?|images?|examples?|seqs?)\b"), "samples"),
-    (re.compile(r"\btok(?:en)?s?\b"), "tokens"),
-)
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
+_MEANS = frozenset({"avg", "mean", "average", "cur", "current"})
+_UNITS = {
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("iter", "iters", "its", "step", "steps", "batch", "batches"), "it"),
+    **dict.fromkeys(
+        ("sample", "img", "imgs", "image", "images", "example", "examples", "seq", "seqs"), "samples"
+    ),
+    **dict.fromkeys(("tok", "toks", "token"), "tokens"),
+}
+"""Unit → the unit that means the same."""
 _SPEED_OF_UNIT = {
     "s/it": "step_time_s",
     "ms/it": "step_time_s",
@@ -26,10 +31,67 @@ _SPEED_OF_UNIT = {
 }
 """Unit behind a number → the speed that it is, whatever its name is."""
 _BARE = "time"
+"""The time of a step if the line has a wait for data beside it, or if it is in milliseconds."""
 _MOST_BARE_S = 10.0
 """A time of steps without a unit is read as seconds up to here. A larger one may be in milliseconds."""
 _LARGEST_SHARE = 1.02
 """Of a step that waits for data all the time; the two numbers are rounded."""
+_MAX_WORDS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One line of a program, and what it gives."""
+
+    of: str
+    example: str
+    gives: Mapping[str, float]
+    source: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Name → speed, for names that mean this only in a line with all of them."""
+
+
+class _Table:
+    """The names of speeds. It remembers what it was asked, because a log repeats its words."""
+
+    def __init__(self, text: str) -> None:
+        table = tomllib.loads(text)
+        self.forms = tuple(Form(**row) for row in table["forms"])
+        self.with_names = tuple(form for form in self.forms if form.names)
+        self._special = {name for form in self.with_names for name in form.names}
+        self._speeds = {name: speed for speed, names in table["names"].items() for name in names}
+        self._known: dict[str, tuple[str | None, str]] = {}
+
+    def speed_of(self, words: str) -> tuple[str | None, str]:
+        """The speed that the end of these words names, and the name if it is a speed in some programs
+        only."""
+        known = self._known.get(words)
+        if known is None:
+            known = self._read(words.casefold().split())
+            if len(self._known) < _MAX_WORDS:
+                self._known[words] = known
+        return known
+
+    def _read(self, parts: Sequence[str]) -> tuple[str | None, str]:
+        """A single word counts if no other word stands before it: `forward time` is no time of a step."""
+        special = " ".join(parts[-1:]).replace("_", " ")
+        special = special if special in self._special else ""
+        for start in range(len(parts)):
+            name = _plain(" ".join(parts[start:]))
+            if name in self._speeds and (" " in name or start == 0 or not parts[start - 1].isalpha()):
+                return (_BARE if name == _BARE else self._speeds[name]), special
+        return None, special
+
+
+def _plain(name: str) -> str:
+    """`reader cost` for `avg_reader_cost`: the name as the table has it. The time of a training is not that
+    of a step."""
+    words = [word for word in _SEPARATORS.split(name) if word and word not in _MEANS]
+    bare = [word for word in words if word not in ("train", "training")]
+    return " ".join(bare if len(bare) > 1 else words)
+
+
+TABLE = _Table(files(__package__).joinpath("printed_speeds.toml").read_text("utf-8"))
 
 
 class Speeds:
@@ -45,29 +107,30 @@ class Speeds:
 
     def take(self, words: Sequence[str], value: float, unit: str | None, *, is_decimal: bool) -> bool:
         """True if the number is a speed. `words` stand before it, `unit` behind it or in its name."""
-        unit = _plain_unit(unit) if unit else ""
+        unit = "/".join(_UNITS.get(part, part) for part in unit.split("/")) if unit else ""
         value = value / 1000 if unit.startswith("ms") else value
         speed = _SPEED_OF_UNIT.get(unit)
         if speed is None:
-            speed, name = _speed_of(" ".join(words))
+            speed, name = TABLE.speed_of(" ".join(words))
             if name:
                 self._by_name.setdefault(name, value)
-        if speed is None or (speed == _BARE and not is_decimal and not unit) or not value >= 0:
+        if speed is None or not value >= 0 or (speed == _BARE and not (is_decimal or unit)):
             return False
+        self._add("step_time_s" if speed == _BARE and unit == "ms" else speed, value, unit)
+        return True
+
+    def _add(self, speed: str, value: float, unit: str) -> None:
         if speed == "mfu" and (unit == "%" or value > 1):
             value /= 100
-        elif unit.startswith("ms") and speed == _BARE:
-            speed = "step_time_s"
-        if speed == "step_time_s" and "step_time_s" not in self._found:
+        if speed == "step_time_s" and speed not in self._found:
             self._may_be_ms = not unit and value > _MOST_BARE_S
         self._found.setdefault(speed, value)
-        return True
 
     def of_line(self) -> dict[str, float]:
         """Speed → number in seconds, per second, or as a share. A wait that is longer than its step, or a
         time whose unit is not known, is left out."""
         found = self._found
-        for form in _forms_with_names():
+        for form in TABLE.with_names:
             if form.names.keys() <= self._by_name.keys():
                 found |= {speed: self._by_name[name] for name, speed in form.names.items()}
         bare, rate, data = found.pop(_BARE, None), found.pop("steps_per_s", None), found.get("data_time_s")
@@ -80,33 +143,3 @@ class Speeds:
         if data is not None and data > _LARGEST_SHARE * found.get("step_time_s", data):
             del found["data_time_s"]
         return found
-
-
-@lru_cache(maxsize=64)
-def _plain_unit(unit: str) -> str:
-    """`samples/s` for `imgs/sec`."""
-    for pattern, plain in _SAME_UNIT:
-        unit = pattern.sub(plain, unit)
-    return unit
-
-
-@lru_cache(maxsize=1024)
-def _speed_of(words: str) -> tuple[str | None, str]:
-    """The speed that the end of these words names, and the name if it is a speed in some programs only.
-
-    A single word counts if no other word stands before it: `forward time` is no time of a step.
-    """
-    parts = words.casefold().split()
-    special = " ".join(parts[-1:]).replace("_", " ")
-    special = special if any(special in form.names for form in _forms_with_names()) else ""
-    for start in range(len(parts)):
-        name = plain_name(" ".join(parts[start:]))
-        speed = printed_forms().names.get(name)
-        if speed is not None and (" " in name or start == 0 or not parts[start - 1].isalpha()):
-            return (_BARE if name == "time" else speed), special
-    return None, special
-
-
-@cache
-def _forms_with_names() -> tuple[Form, ...]:
-    return tuple(form for form in printed_forms().forms if form.names)

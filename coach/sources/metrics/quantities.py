@@ -7,11 +7,9 @@ the file format.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, lru_cache
-from importlib.resources import files
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from coach.model.training.metrics import NAMES_EVENT, Counter, MetricEvent, Step
@@ -21,7 +19,6 @@ _EVALUATION = frozenset({"eval", "evaluation", "val", "valid", "validation", "te
 _TRAINING = frozenset({"train", "training", "perf", "performance", "throughput", "speed"})
 """Groups of metrics that belong to the training itself."""
 _ADDED = frozenset({"train", "training", "step", "epoch", "batch", "iter", "avg", "mean"})
-_MEANS = frozenset({"avg", "mean", "average", "cur", "current"})
 _FIELDS = {
     ("loss",): "loss",
     ("lm", "loss"): "loss",
@@ -81,44 +78,6 @@ def quantity_of(name: str) -> Quantity | None:
     if field is None and bare[:1] == ("lr",) and len(bare) <= 3:
         field = "lr"
     return Quantity(field, not _EVALUATION.isdisjoint(words)) if field is not None else None
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """One line of a program, and what it gives."""
-
-    of: str
-    example: str
-    gives: Mapping[str, float]
-    source: str = ""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Name → speed, for names that mean this only in a line with all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Forms:
-    """The table `forms.toml`."""
-
-    names: Mapping[str, str]
-    """Name → speed."""
-    forms: tuple[Form, ...]
-
-
-@cache
-def printed_forms() -> Forms:
-    """How programs print the speed of a training."""
-    table = tomllib.loads(files(__package__).joinpath("forms.toml").read_text("utf-8"))
-    names = {name: speed for speed, names in table["names"].items() for name in names}
-    return Forms(names, tuple(Form(**row) for row in table["forms"]))
-
-
-@lru_cache(maxsize=1024)
-def plain_name(name: str) -> str:
-    """`reader cost` for `avg_reader_cost`: the name as the table of forms has it. The time of a training is
-    not that of a step."""
-    words = [word for word in _SEPARATORS.split(name.casefold()) if word and word not in _MEANS]
-    bare = [word for word in words if word not in ("train", "training")]
-    return " ".join(bare if len(bare) > 1 else words)
 
 
 def is_known(name: str) -> bool:

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from coach.sources.logs.printed_numbers import ANEW, LineNumbers, record_of_line
-from coach.sources.metrics.quantities import Course, Form, printed_forms
+from coach.sources.logs.printed_speeds import TABLE, Form
+from coach.sources.metrics.quantities import Course
 
 LINES = {
     "epoch 0 step 10 loss 0.5": {"epoch": 0, "step": 10, "loss": 0.5},
@@ -64,7 +65,7 @@ def test_the_numbers_of_a_line_get_their_names(line: str) -> None:
     assert {name: value for name, value in record.items() if name != "time_s"} == pytest.approx(LINES[line])
 
 
-@pytest.mark.parametrize("form", printed_forms().forms, ids=lambda form: form.of)
+@pytest.mark.parametrize("form", TABLE.forms, ids=lambda form: form.of)
 def test_each_form_of_the_table_gives_what_it_says(form: Form) -> None:
     record = record_of_line(form.example)
     assert record is not None
