@@ -67,7 +67,8 @@ class Overfitting(Rule):
     When it stays silent
         On fewer than three evaluations after the best, on a rise that noise can cause (near zero a loss
         doubles easily), while the task's own metric (accuracy, WER, mAP) still gets better, if the training
-        loss rises as well (that is divergence), and on reinforcement and adversarial training. It never counts as the cause of a failure.
+        loss rises as well (that is divergence), and on reinforcement and adversarial training. It never
+        counts as the cause of a failure.
     What to do
         Stop at the best evaluation and use its checkpoint. Then try more or augmented data, weight decay,
         dropout, or a smaller model.

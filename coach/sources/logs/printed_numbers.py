@@ -106,8 +106,8 @@ _NEARLY_ALL = 0.9
 
 def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | None:
     """Name → number of one line, with `step`, `epoch`, `time_s` and speeds (`printed_speeds.toml`) if the
-    line has them; None for a line without a loss. A line that counts within an epoch has `position` and `length`,
-    that of a progress bar also `is_bar`.
+    line has them; None for a line without a loss. A line that counts within an epoch has `position` and
+    `length`, that of a progress bar also `is_bar`.
 
     If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts; of a time its average.
     `Generator loss` counts only if `generator` is the `part`.
