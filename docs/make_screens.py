@@ -295,7 +295,7 @@ def slurm_with_a_failed_run() -> Iterator[None]:
         os.environ["COACH_AS_ROOT"] = "1"
         sys.executable = f"{SLURM_DIR}/venv/bin/python"  # the doctor names it
         os.chdir(home)
-        subprocess.run(["coach", "launch", "baseline", *FAILING], check=False)
+        subprocess.run([sys.executable, "-m", "coach", "launch", "baseline", *FAILING], check=False)
         yield
     finally:
         cluster.stop()
