@@ -467,6 +467,32 @@ def test_a_directory_that_is_no_run_is_judged_by_its_logs_and_their_names_are_li
     assert value["not_found"]
 
 
+LOSSES = [*(2.0 / (1 + n) for n in range(30)), *[float("nan")] * 20]
+LINES = {
+    "training_log.csv": ["epoch,accuracy,loss", *(f"{n},0.5,{loss}" for n, loss in enumerate(LOSSES))],
+    "results.csv": ["epoch\ttrain_loss", *(f"{n}\t{loss}" for n, loss in enumerate(LOSSES))],
+    "trainer_log.jsonl": [
+        json.dumps({"current_steps": n, "loss": loss, "lr": 1e-4}) for n, loss in enumerate(LOSSES)
+    ],
+    "losses.csv": ["step,loss", *(f"{n},{loss}" for n, loss in enumerate(LOSSES))],
+    "train.log": [f"step {n} loss {loss}" for n, loss in enumerate(LOSSES)],
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_folder_with_one_file_is_judged_as_the_file_alone(coach: Coach, tmp_path: Path, name: str) -> None:
+    (tmp_path / "job").mkdir()
+    file = tmp_path / "job" / name
+    file.write_text("\n".join(LINES[name]) + "\n")
+    found: list[tuple[int, str]] = []
+    for target in (file, file.parent):
+        done = coach("check", target, "--backend", "local", "--format", "json")
+        finding = json.loads(done.stdout)["findings"][0]
+        assert finding["summary"].startswith("The loss is NaN since ")
+        found.append((done.returncode, finding["rule"]))
+    assert found == [(1, "NUM001")] * 2
+
+
 def test_a_log_that_is_named_takes_the_place_of_those_of_the_target(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     log = RECORDINGS / "typed/cuda-oom.log"
     done = coach("check", RECORDINGS / "healthy", "--log", log, "--backend", "local")

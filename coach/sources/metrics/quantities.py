@@ -46,6 +46,7 @@ _STEPS = (
     "iterations",
     "train_step",
     "train_global_step",
+    "current_steps",  # LLaMA-Factory
     "_step",
 )
 _RATES = ("samples_per_s", "samples_per_sec", "samples_per_second", "samples/s", "images_per_s", "throughput")

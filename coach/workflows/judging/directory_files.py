@@ -71,9 +71,33 @@ _NAMES = {
 }
 
 
+TRAINING_TABLE = re.compile(
+    r"(?:^|/)(?:(?:train(?:ing|er)?[_-])?(?:log|logs|history|progress|results)|train(?:ing)?)"
+    r"\.(?:csv|tsv|jsonl)$"
+)
+"""More names of metric files, from Keras' CSVLogger, ultralytics, LLaMA-Factory and similar: trusted only
+beside a program that is known to train, and in a directory that a person names."""
+_TABLE = re.compile(r"\.(?:[ct]sv|jsonl|log\.json)$|(?:^|/)scalars\.json$")
+"""Names of any table: `coach check FILE` reads each of them, but a data set has such names too."""
+
+
 def kind_of(path: str) -> Kind | None:
     """The kind of a file by the names that frameworks give; any log counts."""
     return next((kind for kind, pattern in _NAMES.items() if pattern.search(path)), None)
+
+
+def find_inside(io: Io, directory: Path) -> Found:
+    """The files of a directory that a person names. Tables of any name are read only where there is nothing
+    else."""
+    for tables in (TRAINING_TABLE, _TABLE):
+        found = find_files(io, directory, partial(_kind_inside, tables), stays_inside=True)
+        if found.files:
+            break
+    return found
+
+
+def _kind_inside(tables: re.Pattern[str], path: str) -> Kind | None:
+    return kind_of(path) or (Kind.METRICS if tables.search(path) else None)
 
 
 def is_metrics(path: Path) -> bool:
@@ -318,5 +342,4 @@ def directory_files(
     io: Io, directory: Path, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()
 ) -> ForeignFiles:
     """The files of a directory that a person names: all logs and metrics in it, of any age."""
-    look = partial(find_files, io, directory, kind_of, stays_inside=True)
-    return ForeignFiles(io, look, logs=logs, metrics=metrics)
+    return ForeignFiles(io, partial(find_inside, io, directory), logs=logs, metrics=metrics)

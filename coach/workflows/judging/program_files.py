@@ -22,15 +22,16 @@ from coach.sources.logs.printed_metrics import PrintedMetrics, end_of_log
 from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
 from coach.sources.runs.run_files import read_run
-from coach.workflows.judging.directory_files import ForeignFiles, Found, Kind, find_files, kind_of
+from coach.workflows.judging.directory_files import (
+    TRAINING_TABLE,
+    ForeignFiles,
+    Found,
+    Kind,
+    find_files,
+    kind_of,
+)
 from coach.workflows.judging.job_files import Belonging, Writer
 
-_METRICS = re.compile(
-    r"(?:^|/)(?:(?:train(?:ing)?[_-])?(?:log|logs|history|progress|results)|train(?:ing)?)"
-    r"\.(?:csv|tsv|jsonl)$"
-)
-"""More names of metric files, from Keras' CSVLogger and similar: trusted only beside a program that is known
-to train."""
 _OUTPUT_OPTION = re.compile(
     r"(?:--?|\+{0,2}|(?<=\.))"
     r"(?:(?:output|out|logging|log|save|work|run|results?|experiment|exp|tensorboard|tb)[_-]?"
@@ -61,7 +62,7 @@ def _look(io: Io, run_dir: Path, runs: Callable[[], Sequence[Run]]) -> Found:
 
 
 def _kind_of(path: str) -> Kind | None:
-    is_metrics = kind_of(path) is Kind.METRICS or _METRICS.search(path)
+    is_metrics = kind_of(path) is Kind.METRICS or TRAINING_TABLE.search(path)
     return Kind.METRICS if is_metrics else None
 
 

@@ -49,9 +49,8 @@ from coach.workflows.judging.directory_files import (
     ForeignFiles,
     Found,
     directory_files,
-    find_files,
+    find_inside,
     is_metrics,
-    kind_of,
 )
 from coach.workflows.judging.job_files import job_files
 from coach.workflows.judging.program_files import foreign_metrics
@@ -292,7 +291,10 @@ def target_sources(
     if kind not in (TargetKind.JOB, TargetKind.DIRECTORY, TargetKind.LOG):
         return {}
     found = files or foreign_files(target, io, output_paths)
-    reads_printed = kind is TargetKind.LOG or (kind is TargetKind.JOB and not target.metrics)
+    if kind is TargetKind.DIRECTORY:  # the numbers of several logs may be of several trainings
+        reads_printed = not found.metrics() and len(found.logs()) == 1
+    else:
+        reads_printed = kind is TargetKind.LOG or not target.metrics
     printed = found.logs_with_numbers if reads_printed else None
     sources: dict[str, SourceFactory] = {
         f"log:{name}": lambda: LogSource(found.io, name, found.logs, lambda: found.signatures(signatures())),
@@ -349,7 +351,7 @@ def _at_path(io: Io, text: str, path: Path) -> Target | None:
         return Target(text, TargetKind.LOG, path)
     except (OSError, ValueError):
         return Target(text, TargetKind.LOG, path) if _exists(io, path) else None
-    if not find_files(io, path, kind_of, stays_inside=True).files:
+    if not find_inside(io, path).files:
         raise UserError(
             f"{text}: a directory without run.json, and without logs or metrics of names that coach knows",
             "give a run directory or a log file",

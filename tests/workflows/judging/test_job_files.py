@@ -300,12 +300,20 @@ def test_files_that_a_person_names_take_the_place_of_those_that_would_be_found()
 
 
 @pytest.mark.parametrize(
-    ("name", "is_empty"), [("train.log", False), ("metrics.csv", False), ("data.csv", True)]
+    ("name", "is_empty"), [("train.log", False), ("metrics.csv", False), ("data.csv", False), ("a.png", True)]
 )
 def test_a_directory_is_one_to_be_read_when_a_log_or_metrics_lie_in_it(name: str, is_empty: bool) -> None:
     io = FakeIo()
     write(io, f"/w/sub/{name}", 5.0)
     assert (not directory_files(io, Path("/w")).found().files) is is_empty
+
+
+def test_a_table_of_any_name_is_read_only_where_there_is_nothing_else() -> None:
+    io = FakeIo()
+    for name in ("train.log", "results.csv", "data.csv"):
+        write(io, f"/w/{name}", 5.0)
+    files = directory_files(io, Path("/w"))
+    assert (names(files.logs()), names(files.metrics())) == (["train.log"], ["results.csv"])
 
 
 def test_a_link_that_leads_out_of_a_checked_directory_is_named_and_not_followed(tmp_path: Path) -> None:
