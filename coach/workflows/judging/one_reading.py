@@ -20,6 +20,7 @@ from coach.monitor.monitor import Monitor
 from coach.sources.io import Io
 from coach.sources.logs.printed_metrics import PrintedNumbers
 from coach.sources.logs.scanner import LogScanner
+from coach.workflows.judging import pasted as pasted_text
 from coach.workflows.judging.targets import (
     Target,
     TargetKind,
@@ -66,7 +67,16 @@ def read_once(
     monitor.watch({target.name: ()})
     paths = output_paths or output_paths_of(io, settings)
     if target.kind is TargetKind.STDIN:
-        for reading in _read_log(target.name, io, signatures, stdin or sys.stdin.buffer):
+        stdin = stdin or sys.stdin.buffer
+    head = _head_of(target, io, stdin)
+    pasted = pasted_text.recognise(head, target.name, io.now())
+    if pasted is not None:
+        for payload in pasted.payloads:
+            monitor.apply(Reading("pasted", io.now(), 0.0, payload, target=target.name))
+        snapshot = replace(monitor.target(target.name, io.now()), taken_for=pasted.words)
+        return snapshot, monitor.history(target.name)
+    if stdin is not None:
+        for reading in _read_log(target.name, io, signatures, head, stdin):
             monitor.apply(reading)
     elif queue is not None:
         monitor.apply(Reading("jobs", io.now(), 0.0, queue))
@@ -90,15 +100,34 @@ def read_once(
     return monitor.target(target.name, io.now()), monitor.history(target.name)
 
 
-def _read_log(target: str, io: Io, signatures: Sequence[Signature], stdin: BinaryIO) -> Iterator[Reading]:
-    """The numbers that a log prints, then its lines. It is read in pieces: it may be longer than the
-    memory."""
+def _head_of(target: Target, io: Io, stdin: BinaryIO | None) -> bytes:
+    """The beginning of standard input, or a whole file that is short enough for a pasted text; else nothing.
+
+    A pipe, as of `coach check <(…)`, is left to the log's reader: it can be read only once.
+    """
+    if stdin is not None:
+        return stdin.read(_BITE_BYTES)
+    path = target.path
+    if target.kind is not TargetKind.LOG or path is None or target.logs or target.metrics:
+        return b""
+    try:
+        return io.read(path, 0, _BITE_BYTES) if 0 < io.size(path) < _BITE_BYTES else b""
+    except OSError:
+        return b""
+
+
+def _read_log(
+    target: str, io: Io, signatures: Sequence[Signature], data: bytes, stdin: BinaryIO
+) -> Iterator[Reading]:
+    """The numbers that a log prints, then its lines. It is read in pieces: it may be longer than the memory.
+    `data`: the first piece, which was read already."""
     start_s = io.now()
     scanner, numbers = LogScanner(signatures, _STDIN), PrintedNumbers()
     hits: list[LogHit] = []
-    while data := stdin.read(_BITE_BYTES):
+    while data:
         hits += scanner.feed(data)
         yield _printed(target, io, start_s, numbers, data)
+        data = stdin.read(_BITE_BYTES)
     hits += scanner.flush()
     yield _printed(target, io, start_s, numbers, b"\n")  # ends an unfinished last line
     chunk = LogChunk(target, tuple(hits), scanner.tail())
