@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from coach.analysis.measured.stack_groups import merge
+from coach.launch.resubmission import read_job
 from coach.model.reading import JobRow, Payload, StackChunk, TelemetryChunk
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.stacks import Stacks
 from coach.model.training.telemetry import GpuSample, ProcessSample, TelemetrySample
 from coach.node.stack_samples import reduce_burst
-from coach.node.stacks import PY_SPY, Threads
+from coach.node.stacks import PY_SPY, Threads, with_main_thread
 from coach.sources.metrics.stack_dumps import parse_stacks
 from coach.sources.metrics.stack_samples import parse_burst
 from coach.sources.slurm.gres import count_gpus
-from coach.sources.slurm.text import optional, parse_duration, parse_exit_code, parse_time, parse_whole
+from coach.sources.slurm.text import parse_duration, parse_exit_code, parse_time, parse_whole
 
 MAX_BYTES = 1 << 20
 """A longer text is a log."""
@@ -63,20 +64,16 @@ _SPY_PROCESS = re.compile(r"^Process (\d{1,10}): ")
 _SPY_PYTHON = re.compile(r"^Python v\d+\.\d+\S* \(")
 _SPY_THREAD = re.compile(r'^Thread (\w{1,20})(?:/\w{1,20})? \([\w+ ]{1,20}\)(?:: "(.{0,200})")?$')
 _SPY_FRAME = re.compile(r"^    (\S.{0,200}?) \((.{1,300}?)(?::(\d{1,7}))?\)$")
-_SPY_LOCAL = re.compile(r"^        ")
-"""Arguments and variables, which `py-spy dump --locals` prints."""
+_SPY_MORE = "    "
+"""Begins arguments and variables, which `py-spy dump --locals` prints, and C++ names without an end."""
 _INSTALLED = frozenset(
     {"torch", "deepspeed", "horovod", "accelerate", "transformers", "lightning", "pytorch_lightning", "numpy"}
 )
 """py-spy leaves out the folder of a module's package, which tells installed code from a program's own."""
 
-_JOB = re.compile(
-    r"^JobId=(?P<JobId>\d{1,15})(?: ArrayJobId=(?P<ArrayJobId>\d{1,15}))?(?: ArrayTaskId=(?P<ArrayTaskId>\S+))?"
-    r"[^\n]{0,200}? ?\bJobName=(?P<JobName>[^\n]{0,1000}?)\s+UserId=",
-    re.MULTILINE,
-)
+_JOB = re.compile(r"JobId=(\d{1,15})(?: ArrayJobId=(\d{1,15})(?: ArrayTaskId=(\d{1,15})\b)?)?")
 _JOB_LINE = re.compile(r"JobId=\d| {3,6}[A-Z][\w/]*[=:]")
-_FIELD = re.compile(r"(?<!\S)([A-Z][\w/:]*)=(\S*)")
+_STATE = re.compile(r"[A-Z][A-Z_]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +103,9 @@ def _of_smi(lines: Sequence[str], target: str, now_s: float) -> Pasted | None:
         if (gpu := _SMI_GPU.match(line)) and len(gpus) < _MAX_ITEMS:
             gpus.setdefault(int(gpu["gpu"]), _gpu(gpu, _SMI_USE.match(below), now_s))
         elif (process := _SMI_PROCESS.match(line)) and len(processes) < _MAX_ITEMS:
-            own = int(process["gpu"])
-            processes.append(
-                ProcessSample(
-                    *(_NODE, now_s, int(process["pid"]), process["name"]),
-                    gpu_memory_mib=float(process["memory"]),
-                    gpus=(own,),
-                )
-            )
+            of, memory_mib = (int(process["gpu"]),), float(process["memory"])
+            one = (_NODE, now_s, int(process["pid"]), process["name"])
+            processes.append(ProcessSample(*one, gpu_memory_mib=memory_mib, gpus=of))
     if not gpus:
         return None
     facts = (
@@ -170,30 +162,27 @@ def _of_py_spy(lines: Sequence[str], target: str, now_s: float) -> Pasted | None
     for line in lines:
         threads: Threads = ranks[-1]["threads"] if ranks else []
         if process := _SPY_PROCESS.match(line):
+            frames = None
             ranks.append({"pid": int(process[1]), "rung": PY_SPY, "threads": []})
         elif ranks and (thread := _SPY_THREAD.match(line)):
-            is_main = thread[1] == str(ranks[-1]["pid"]) or thread[2] == "MainThread"
             frames = []
+            is_main = thread[1] == str(ranks[-1]["pid"])
             threads.append({"name": thread[2], "is_main": is_main, "frames": frames})
         elif frames is not None and (frame := _SPY_FRAME.match(line)):
             if len(frames) < _MAX_ITEMS:
                 number = int(frame[3]) if frame[3] else None
                 frames.append({"function": frame[1], "file": _whole_path(frame[2]), "line": number})
-        elif not (_SPY_PYTHON.match(line) or (frames is not None and _SPY_LOCAL.match(line))):
+        elif not (_SPY_PYTHON.match(line) or (frames is not None and line.startswith(_SPY_MORE))):
             return None
     ranks = [rank for rank in ranks if any(thread["frames"] for thread in rank["threads"])][:_MAX_ITEMS]
     if not ranks or not any(map(_SPY_PYTHON.match, lines)):
         return None
-    for rank in ranks:
-        if not any(thread["is_main"] for thread in rank["threads"]):
-            rank["threads"][-1]["is_main"] = True
     record = {"node": _NODE, "time_s": now_s}
-    bursts = (
-        parse_burst({**record, "pid": rank["pid"], **reduce_burst([rank["threads"]])}) for rank in ranks
-    )
+    looks = ((rank["pid"], reduce_burst([with_main_thread(rank["threads"])])) for rank in ranks)
+    bursts = [parse_burst({**record, "pid": pid, **look}) for pid, look in looks]
     place = merge(Stacks(parse_stacks({"node": _NODE, "ranks": ranks}), "", 1)).sentence
     words = f"taken for a py-spy dump of {_count(len(ranks), 'process', 'processes')}: {place}; {_ONE_LOOK}"
-    return Pasted(words, (StackChunk(target, tuple(burst for burst in bursts if burst is not None)),))
+    return Pasted(words, (StackChunk(target, tuple(filter(None, bursts))),))
 
 
 def _whole_path(file: str) -> str:
@@ -205,65 +194,45 @@ def _whole_path(file: str) -> str:
 
 
 def _of_job(text: str, lines: Sequence[str], target: str) -> Pasted | None:
-    head = _JOB.search(text)
-    if head is None or not all(map(_JOB_LINE.match, lines)):
+    records = [each for each in re.split(r"^(?=JobId=)", text, flags=re.MULTILINE) if _JOB.match(each)]
+    job = _job(records[0]) if records and all(map(_JOB_LINE.match, lines)) else None
+    if job is None:
         return None
-    more = re.search(r"^JobId=", text[head.end() :], re.MULTILINE)
-    end = head.end() + more.start() if more is not None else len(text)
-    fields: dict[str, str] = {}
-    for found in _FIELD.finditer(text, head.end() - len("UserId="), end):
-        fields.setdefault(found[1], found[2])
-    if not re.fullmatch(r"[A-Z][A-Z_]{1,40}", fields.get("JobState", "")):
-        return None
-    num_jobs = sum(line.startswith("JobId=") for line in lines)
-    job = _job({**fields, **{name: word for name, word in head.groupdict().items() if word}})
-    which = f" (the first of {num_jobs})" if num_jobs > 1 else ""
+    which = f" (the first of {len(records)})" if len(records) > 1 else ""
     words = f"taken for Slurm's record of job {job.job_id}{which}: its log was not read"
     return Pasted(words, (JobRow(target, job),))
 
 
-def _job(fields: Mapping[str, str]) -> Job:
-    """The job. It has no user: it is nobody's who could act on it here, whatever cluster it is of."""
-
-    def word(name: str) -> str | None:
-        return optional(fields.get(name, ""))
-
-    task, state = fields.get("ArrayTaskId", ""), fields["JobState"]
-    job_id = (
-        f"{fields['ArrayJobId']}_{task}" if task.isdecimal() else fields.get("ArrayJobId", fields["JobId"])
-    )
-    tres = next((fields[name] for name in ("AllocTRES", "ReqTRES", "TRES") if word(name)), "")
-    code = parse_exit_code(fields.get("ExitCode", ""))
+def _job(record: str) -> Job | None:
+    """The job. It has no user: whatever cluster it is of, nobody here acts on it."""
+    facts, head = read_job(record), _JOB.match(record)
+    state = facts.get("JobState", "")
+    if head is None or not _STATE.fullmatch(state):
+        return None
+    number, array, task = head.groups()
+    has_ended, code = is_final(state), parse_exit_code(facts.get("ExitCode", ""))
     return Job(
-        *(
-            job_id,
-            fields["JobName"],
-            "",
-            state,
-            word("Reason"),
-            fields.get("Partition", ""),
-            word("NodeList"),
-        ),
-        num_nodes=parse_whole(fields.get("NumNodes", "").partition("-")[0]),
-        num_cpus=parse_whole(fields.get("NumCPUs", "").partition("-")[0]),
-        num_gpus=count_gpus(tres),
-        time_used_s=parse_duration(fields.get("RunTime", "")),
+        job_id="_".join(filter(None, (array or number, task))),
+        name=facts.get("JobName", ""),
+        user="",
+        state=state,
+        reason=facts.get("Reason"),
+        partition=facts.get("Partition", ""),
+        nodes=facts.get("NodeList"),
+        num_nodes=parse_whole(facts.get("NumNodes", "").partition("-")[0]),
+        num_cpus=parse_whole(facts.get("NumCPUs", "").partition("-")[0]),
+        num_gpus=count_gpus(facts.get("AllocTRES") or facts.get("ReqTRES") or facts.get("TRES", "")),
+        time_used_s=parse_duration(facts.get("RunTime", "")),
         time_left_s=None,
-        time_limit_s=parse_duration(fields.get("TimeLimit", "")),
-        submit_time_s=parse_time(fields.get("SubmitTime", "")),
-        start_time_s=parse_time(fields.get("StartTime", "")),
-        end_time_s=parse_time(fields.get("EndTime", "")) if is_final(state) else None,
-        account=word("Account"),
-        qos=word("QOS"),
-        work_dir=word("WorkDir"),
-        exit_code=code if is_final(state) and (code or state == "COMPLETED") else None,
-        raw_job_id=fields["JobId"],
-        dependency=word("Dependency"),
-        reservation=word("Reservation"),
-        priority=parse_whole(fields.get("Priority", "")),
-        num_requeues=parse_whole(fields.get("Restarts", "")),
-        stdout=word("StdOut"),
-        stderr=word("StdErr"),
+        time_limit_s=parse_duration(facts.get("TimeLimit", "")),
+        submit_time_s=parse_time(facts.get("SubmitTime", "")),
+        start_time_s=parse_time(facts.get("StartTime", "")),
+        end_time_s=parse_time(facts.get("EndTime", "")) if has_ended else None,
+        exit_code=code if has_ended and (code or state == "COMPLETED") else None,
+        raw_job_id=number,
+        dependency=facts.get("Dependency"),
+        reservation=facts.get("Reservation"),
+        stdout=facts.get("StdOut"),
     )
 
 
