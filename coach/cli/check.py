@@ -30,8 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "target",
         nargs="?",
         metavar="TARGET",
-        help="a run id, a job id, a directory, a log file, or - for standard input: a log, an nvidia-smi table,"
-        " a py-spy dump or `scontrol show job` (default: your jobs that run, wait or ended within a day)",
+        help="a run id, a job id, a directory, a log file, or - for standard input: a log, an nvidia-smi"
+        " table, a py-spy dump or `scontrol show job`"
+        " (default: your jobs that run, wait or ended within a day)",
     )
     parser.add_argument(
         "-u",

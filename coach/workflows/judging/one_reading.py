@@ -20,7 +20,7 @@ from coach.monitor.monitor import Monitor
 from coach.sources.io import Io
 from coach.sources.logs.printed_metrics import PrintedNumbers
 from coach.sources.logs.scanner import LogScanner
-from coach.workflows.judging import pasted as pasted_text
+from coach.workflows.judging.pasted import MAX_BYTES, recognise
 from coach.workflows.judging.targets import (
     Target,
     TargetKind,
@@ -66,17 +66,14 @@ def read_once(
     monitor = Monitor(user, None, known_cluster(settings))
     monitor.watch({target.name: ()})
     paths = output_paths or output_paths_of(io, settings)
-    if target.kind is TargetKind.STDIN:
-        stdin = stdin or sys.stdin.buffer
-    head = _head_of(target, io, stdin)
-    pasted = pasted_text.recognise(head, target.name, io.now())
+    head, piped = _beginning(target, io, stdin)
+    pasted = recognise(head, target.name, io.now())
     if pasted is not None:
-        for payload in pasted.payloads:
-            monitor.apply(Reading("pasted", io.now(), 0.0, payload, target=target.name))
+        monitor.apply(Reading("pasted", io.now(), 0.0, pasted.payload, target=target.name))
         snapshot = replace(monitor.target(target.name, io.now()), taken_for=pasted.words)
         return snapshot, monitor.history(target.name)
-    if stdin is not None:
-        for reading in _read_log(target.name, io, signatures, head, stdin):
+    if piped is not None:
+        for reading in _read_log(target.name, io, signatures, head, piped):
             monitor.apply(reading)
     elif queue is not None:
         monitor.apply(Reading("jobs", io.now(), 0.0, queue))
@@ -100,20 +97,22 @@ def read_once(
     return monitor.target(target.name, io.now()), monitor.history(target.name)
 
 
-def _head_of(target: Target, io: Io, stdin: BinaryIO | None) -> bytes:
-    """The beginning of standard input, or a whole file that is short enough for a pasted text; else nothing.
+def _beginning(target: Target, io: Io, stdin: BinaryIO | None) -> tuple[bytes, BinaryIO | None]:
+    """The first piece of standard input, and standard input itself; or a file that is short enough for a
+    pasted text, whole. Empty for any other target.
 
     A pipe, as of `coach check <(…)`, is left to the log's reader: it can be read only once.
     """
-    if stdin is not None:
-        return stdin.read(_BITE_BYTES)
-    path = target.path
-    if target.kind is not TargetKind.LOG or path is None or target.logs or target.metrics:
-        return b""
+    if target.kind is TargetKind.STDIN:
+        piped = stdin or sys.stdin.buffer
+        return piped.read(_BITE_BYTES), piped
+    if target.kind is not TargetKind.LOG or target.path is None or target.logs or target.metrics:
+        return b"", None
     try:
-        return io.read(path, 0, _BITE_BYTES) if 0 < io.size(path) < _BITE_BYTES else b""
+        is_short = 0 < io.size(target.path) < MAX_BYTES
+        return (io.read(target.path, 0, MAX_BYTES) if is_short else b""), None
     except OSError:
-        return b""
+        return b"", None
 
 
 def _read_log(

@@ -2,8 +2,8 @@
 text of `py-spy dump`, and Slurm's own record of a job (`scontrol show job`).
 
 Only a text that is nothing else counts: many jobs print such a table above their training, and their log is a
-log. The values go to the rules that judge them elsewhere. They are of one moment, so nothing follows from them
-about a course. The text is other people's: every number has few digits, every list an end.
+log. The values go to the rules that judge them elsewhere. They are of one moment: nothing follows from them
+about a course. The text is other people's: every number has few digits, and every list an end.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _BESIDE = re.compile(
     r"```\w{0,10}|\w{3} \w{3} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4}|(?:.{0,60}@.{0,60})?[$#>]"
     r"|(?:.{0,120}[$#>%+] )?(?:sudo )?\S{0,60}\b(?:nvidia-smi|py-spy|scontrol)(?: .{0,200})?"
 )
-"""A line that may stand beside the text: a fence, the date that nvidia-smi prints, a prompt, the command. With
-any other line it is a log: the table of a job that then failed."""
+"""A line that may stand beside the text: a fence, the date that nvidia-smi prints, a prompt, the command. Any
+other line makes it a log: the table of a job that then failed."""
 _MARKS = (b"NVIDIA-SMI", b"Python v", b"JobId=")
 _MAX_ITEMS = 512
-"""GPUs, processes, frames of a thread: more are left out."""
+"""GPUs and processes: more are left out."""
 _NODE = "its node"
 """No pasted text names the node."""
 _ONE_LOOK = "one look, so nothing is known of before and after"
@@ -64,8 +64,8 @@ _SPY_PROCESS = re.compile(r"^Process (\d{1,10}): ")
 _SPY_PYTHON = re.compile(r"^Python v\d+\.\d+\S* \(")
 _SPY_THREAD = re.compile(r'^Thread (\w{1,20})(?:/\w{1,20})? \([\w+ ]{1,20}\)(?:: "(.{0,200})")?$')
 _SPY_FRAME = re.compile(r"^    (\S.{0,200}?) \((.{1,300}?)(?::(\d{1,7}))?\)$")
-_SPY_MORE = "    "
-"""Begins arguments and variables, which `py-spy dump --locals` prints, and C++ names without an end."""
+_SPY_INDENT = "    "
+"""Begins a frame, and an argument or a variable, which `py-spy dump --locals` prints."""
 _INSTALLED = frozenset(
     {"torch", "deepspeed", "horovod", "accelerate", "transformers", "lightning", "pytorch_lightning", "numpy"}
 )
@@ -78,10 +78,10 @@ _STATE = re.compile(r"[A-Z][A-Z_]{1,40}")
 
 @dataclass(frozen=True, slots=True)
 class Pasted:
-    """`words`: what the text was taken for. `payloads`: its values, for the monitor."""
+    """`words`: what the text was taken for. `payload`: its values, for the monitor."""
 
     words: str
-    payloads: tuple[Payload, ...]
+    payload: Payload
 
 
 def recognise(data: bytes, target: str, now_s: float) -> Pasted | None:
@@ -115,7 +115,7 @@ def _of_smi(lines: Sequence[str], target: str, now_s: float) -> Pasted | None:
     )
     table = f"an nvidia-smi table of {_count(len(gpus), 'GPU', 'GPUs')}"
     words = f"taken for {table}: {', '.join(facts)}; {_ONE_LOOK}"
-    return Pasted(words, (TelemetryChunk(target, (*gpus.values(), *processes)),))
+    return Pasted(words, TelemetryChunk(target, (*gpus.values(), *processes)))
 
 
 def _gpu(gpu: re.Match[str], use: re.Match[str] | None, now_s: float) -> GpuSample:
@@ -157,32 +157,39 @@ def _range(what: str, values: Sequence[float | None]) -> str:
 
 
 def _of_py_spy(lines: Sequence[str], target: str, now_s: float) -> Pasted | None:
-    ranks: list[dict[str, Any]] = []
-    frames: list[dict[str, Any]] | None = None
-    for line in lines:
-        threads: Threads = ranks[-1]["threads"] if ranks else []
-        if process := _SPY_PROCESS.match(line):
-            frames = None
-            ranks.append({"pid": int(process[1]), "rung": PY_SPY, "threads": []})
-        elif ranks and (thread := _SPY_THREAD.match(line)):
-            frames = []
-            is_main = thread[1] == str(ranks[-1]["pid"])
-            threads.append({"name": thread[2], "is_main": is_main, "frames": frames})
-        elif frames is not None and (frame := _SPY_FRAME.match(line)):
-            if len(frames) < _MAX_ITEMS:
-                number = int(frame[3]) if frame[3] else None
-                frames.append({"function": frame[1], "file": _whole_path(frame[2]), "line": number})
-        elif not (_SPY_PYTHON.match(line) or (frames is not None and line.startswith(_SPY_MORE))):
-            return None
-    ranks = [rank for rank in ranks if any(thread["frames"] for thread in rank["threads"])][:_MAX_ITEMS]
-    if not ranks or not any(map(_SPY_PYTHON.match, lines)):
+    if not any(map(_SPY_PYTHON.match, lines)):
+        return None
+    ranks = [rank for rank in _processes(lines) if any(thread["frames"] for thread in rank["threads"])]
+    if not ranks:
         return None
     record = {"node": _NODE, "time_s": now_s}
     looks = ((rank["pid"], reduce_burst([with_main_thread(rank["threads"])])) for rank in ranks)
     bursts = [parse_burst({**record, "pid": pid, **look}) for pid, look in looks]
     place = merge(Stacks(parse_stacks({"node": _NODE, "ranks": ranks}), "", 1)).sentence
     words = f"taken for a py-spy dump of {_count(len(ranks), 'process', 'processes')}: {place}; {_ONE_LOOK}"
-    return Pasted(words, (StackChunk(target, tuple(filter(None, bursts))),))
+    return Pasted(words, StackChunk(target, tuple(filter(None, bursts))))
+
+
+def _processes(lines: Sequence[str]) -> list[dict[str, Any]]:
+    """The processes with their threads, in the form of `coach.node.stacks`; none if a line is another
+    program's."""
+    processes: list[dict[str, Any]] = []
+    threads: Threads = []
+    for line in lines:
+        if process := _SPY_PROCESS.match(line):
+            threads = []
+            processes.append({"pid": int(process[1]), "rung": PY_SPY, "threads": threads})
+        elif processes and (thread := _SPY_THREAD.match(line)):
+            is_main = thread[1] == str(processes[-1]["pid"])
+            threads.append({"name": thread[2], "is_main": is_main, "frames": []})
+        elif threads and line.startswith(_SPY_INDENT):
+            if frame := _SPY_FRAME.match(line):
+                number = int(frame[3]) if frame[3] else None
+                place = {"function": frame[1], "file": _whole_path(frame[2]), "line": number}
+                threads[-1]["frames"].append(place)
+        elif not _SPY_PYTHON.match(line):
+            return []
+    return processes[:_MAX_ITEMS]
 
 
 def _whole_path(file: str) -> str:
@@ -200,7 +207,7 @@ def _of_job(text: str, lines: Sequence[str], target: str) -> Pasted | None:
         return None
     which = f" (the first of {len(records)})" if len(records) > 1 else ""
     words = f"taken for Slurm's record of job {job.job_id}{which}: its log was not read"
-    return Pasted(words, (JobRow(target, job),))
+    return Pasted(words, JobRow(target, job))
 
 
 def _job(record: str) -> Job | None:
