@@ -175,7 +175,7 @@ def test_the_site_s_advice_stands_last_and_changes_nothing() -> None:
     ]
     assert (memory.fixes[-1].changes, memory.fixes[-1].command) == ({}, None)
     assert numerics == diagnosis.findings[1]
-    assert with_advice(diagnosis, {}) is diagnosis
+    assert with_advice(diagnosis, {}) == diagnosis
 
 
 def test_the_site_s_advice_stands_below_the_fix_in_the_lines_of_why() -> None:
