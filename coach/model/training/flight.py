@@ -27,3 +27,5 @@ class FlightRecord:
     file: str
     first_unfinished: int | None = None
     """Number of the oldest call that was not completed; None if all were, or the dump does not say."""
+    written_s: float | None = None
+    """When its file was written, in epoch seconds."""

@@ -12,7 +12,8 @@ import io as files
 import json
 import pickle
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from coach.sources.io import Io
 
 INTERVAL_S = 10.0
 MAX_DUMP_BYTES = 16 << 20
+MAX_DUMPS = 64
+"""Files that are read at most. Where there may be more, a rank without a dump is not known to have written
+none."""
 MAX_CALLS = 256
 """Largest number of calls kept per process group, the newest ones: about earlier ones the ranks agree."""
 _MAX_TENSORS, _MAX_DIMENSIONS = 8, 16
@@ -65,18 +69,32 @@ class FlightRecorderSource:
                 records = parse_dump(self._io.read(path, 0, MAX_DUMP_BYTES), path)
             except OSError:
                 continue
-            self._known[path], self._records[path] = state, records or ()
+            dated = (replace(each, written_s=state[1]) for each in records or ())
+            self._known[path], self._records[path] = state, tuple(dated)
             num_bad += records is None
-        payload = FlightRecords(
-            self._target, tuple(one for path in paths for one in self._records.get(path, ()))
-        )
+        payload = FlightRecords(self._target, tuple(self._of_one_stop(paths)))
         now_s = self._io.now()
         yield Reading(self.name, now_s, now_s - start_s, payload, None, self._target, num_bad)
+
+    def _of_one_stop(self, paths: Sequence[Path]) -> Iterator[FlightRecord]:
+        """The records of the newest stop: each rank once. Files with one name but for the rank are of one stop;
+        older ones count only if they add ranks, as where each rank has a folder of its own."""
+        stops: dict[str, list[Path]] = {}
+        for path in paths:
+            if self._records.get(path):
+                stops.setdefault(_RANK.sub("", str(path)), []).append(path)
+        ranks: set[int] = set()
+        is_whole = len(paths) < MAX_DUMPS
+        for stop in sorted(stops.values(), key=lambda each: -max(self._known[path][1] for path in each)):
+            records = [record for path in stop for record in self._records[path]]
+            if ranks.isdisjoint(record.rank for record in records):
+                ranks.update(record.rank for record in records)
+                yield from records if is_whole else (replace(each, members=()) for each in records)
 
 
 def parse_dump(data: bytes, path: Path) -> tuple[FlightRecord, ...] | None:
     """The calls of one rank, one record per process group; None if the data are no dump, or incomplete. The
-    file's name contains the rank."""
+    file's name ends with the rank."""
     found = _RANK.search(path.name)
     dump = _load(data)
     entries = dump.get("entries") if isinstance(dump, Mapping) else None

@@ -19,11 +19,12 @@ from pathlib import Path
 from coach.model.training.log import Signature
 from coach.sources.io import Io
 from coach.sources.metrics import mlflow_database
+from coach.sources.metrics.flight_recorder import MAX_DUMPS
 
 MAX_DEPTH = 4
 """Levels below the start directory that are searched: torchrun keeps a rank's logs four levels down."""
 MAX_ENTRIES = 2000
-MAX_FILES = 64
+MAX_FILES = MAX_DUMPS
 """Files of one kind that are read at most, and runs of wandb that are searched: the newest."""
 _AGAIN_S = 120.0
 """Seconds until a directory is searched again: files appear after the training has begun."""
@@ -66,7 +67,7 @@ _NAMES = {
         r"(?:^|/)(?:metrics\.(?:csv|jsonl)|trainer_state\.json|events\.out\.tfevents\.[^/]+|run-\w+\.wandb"
         r"|[0-9a-f]{32}/meta\.yaml|mlflow\.db(?:/\w+)?)$"
     ),
-    Kind.DUMP: re.compile(r"(?:^|/)\w*trace_rank_?\d+$"),
+    Kind.DUMP: re.compile(r"(?:^|/)(?:[^/]*(?:trace_rank_?|fr_trace_|_dump_)|comm_traces/rank_)\d{1,6}$"),
     Kind.LOG: re.compile(r"\.(?:out|err|log|txt)$"),
 }
 
@@ -90,14 +91,15 @@ def find_inside(io: Io, directory: Path) -> Found:
     """The files of a directory that a person names. Tables of any name are read only where there is nothing
     else."""
     for tables in (TRAINING_TABLE, _TABLE):
-        found = find_files(io, directory, partial(_kind_inside, tables), stays_inside=True)
+        found = find_files(io, directory, partial(_kind_inside, directory, tables), stays_inside=True)
         if found.files:
             break
     return found
 
 
-def _kind_inside(tables: re.Pattern[str], path: str) -> Kind | None:
-    return kind_of(path) or (Kind.METRICS if tables.search(path) else None)
+def _kind_inside(directory: Path, tables: re.Pattern[str], path: str) -> Kind | None:
+    """The kind of a file; the name of the directory may tell what lies in it."""
+    return kind_of(f"{directory.name}/{path}") or (Kind.METRICS if tables.search(path) else None)
 
 
 def is_metrics(path: Path) -> bool:

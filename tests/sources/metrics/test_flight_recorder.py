@@ -12,7 +12,7 @@ import pytest
 from coach.model.reading import FlightRecords
 from coach.model.training.flight import Call
 from coach.sources.io import SystemIo
-from coach.sources.metrics.flight_recorder import FlightRecorderSource, parse_dump
+from coach.sources.metrics.flight_recorder import MAX_DUMPS, FlightRecorderSource, parse_dump
 
 DUMPS = Path(__file__).parents[2] / "fixtures" / "flight"
 
@@ -108,3 +108,35 @@ def test_dumps_are_read_as_they_come_and_again_when_they_are_rewritten(tmp_path:
     paths[0].write_bytes((DUMPS / "behind/nccl_trace_rank_0").read_bytes())
     paths[1].write_bytes((DUMPS / "behind/nccl_trace_rank_1").read_bytes())
     assert ranks() == [(0, 4), (1, 3)]
+
+
+def test_each_rank_counts_once_with_its_newest_stop(tmp_path: Path) -> None:
+    dump = (DUMPS / "behind/nccl_trace_rank_0").read_bytes()
+
+    def write(name: str, time_s: float) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(dump)
+        os.utime(path, (time_s, time_s))
+        return path
+
+    old = [write(f"first/_dump_{rank}", 1000.0) for rank in (0, 1, 2)]
+    new = [write(f"second/_dump_{rank}", 2000.0 + rank) for rank in (0, 1)]
+    apart = write("node7/_dump_7", 1500.0)
+    source = FlightRecorderSource(SystemIo(os.environ), "17", lambda: [*old, *new, apart])
+    (reading,) = source.poll()
+    assert isinstance(reading.payload, FlightRecords)
+    assert [(record.rank, record.written_s) for record in reading.payload.records] == [
+        (0, 2000.0),
+        (1, 2001.0),
+        (7, 1500.0),
+    ]
+
+
+def test_where_more_dumps_may_exist_no_rank_is_known_to_have_written_none(tmp_path: Path) -> None:
+    paths = [tmp_path / f"nccl_trace_rank_{rank}" for rank in range(MAX_DUMPS)]
+    paths[0].write_bytes((DUMPS / "behind/nccl_trace_rank_0").read_bytes())
+    for files, members in ((paths[:3], (0, 1, 2)), (paths, ())):
+        (reading,) = FlightRecorderSource(SystemIo(os.environ), "17", lambda files=files: files).poll()
+        assert isinstance(reading.payload, FlightRecords)
+        assert [record.members for record in reading.payload.records] == [members]

@@ -50,6 +50,11 @@ def test_log_names_of_slurm_torchrun_and_trainers_are_found_and_slurm_s_path_com
         "out/checkpoint-500/trainer_state.json",
         "runs/Nov21/events.out.tfevents.1.node1.9.0",
         "traces/nccl_trace_rank_3",
+        "traces/_dump_12",
+        "outputs/comm_traces/rank_4",
+        "torchcomm_fr_trace_5",
+        "torch/comm_lib_trace_rank_6",
+        "logs/rank_7",
         "slurm-171.out",
         "notes.log",
         "data.csv",
@@ -63,7 +68,13 @@ def test_log_names_of_slurm_torchrun_and_trainers_are_found_and_slurm_s_path_com
         "runs/Nov21/events.out.tfevents.1.node1.9.0",
     ]
     found = files.found()
-    assert names(found.of(Kind.DUMP)) == ["traces/nccl_trace_rank_3"]
+    assert names(found.of(Kind.DUMP)) == [
+        "outputs/comm_traces/rank_4",
+        "torch/comm_lib_trace_rank_6",
+        "torchcomm_fr_trace_5",
+        "traces/_dump_12",
+        "traces/nccl_trace_rank_3",
+    ]
     assert files.lines() == []
 
 
