@@ -3,25 +3,30 @@
 1. the output files that Slurm names;
 2. logs that the job's script names, written while it ran;
 3. what lies in the job's directory: logs with its number in their path, and files of the names that
-   frameworks write, from the time that it ran.
+   frameworks write, from the time that it ran;
+4. the flight-recorder dumps in the user's own cache, where torch writes them by default.
 
 Another job's file is never taken (`Belonging`).
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from coach.model.slurm.cluster import Job
+from coach.runs import expand_home
 from coach.sources.io import Io, for_user
 from coach.sources.logs.job_outputs import LATE_S, OutputPaths, span_of
 from coach.sources.logs.output_path import names_of, output_paths
 from coach.sources.logs.script_outputs import named_outputs
+from coach.sources.machine.user import user_name
 from coach.sources.slurm.kept_script import split_command
 from coach.workflows.judging.directory_files import ForeignFiles, Found
 from coach.workflows.judging.directory_files import Kind as Kind
@@ -145,6 +150,45 @@ def belonging_of(io: Io, job: Job, paths: OutputPaths) -> Belonging:
     return Belonging(io, Writer.of(job), map(Writer.of, paths.others(job)))
 
 
+def dumps_in_cache(io: Io, own: Writer, others: Callable[[], Iterable[Writer]]) -> tuple[Path, ...]:
+    """The flight-recorder dumps where torch writes them if no other place is named: files of this user, written
+    while the job ran and no other job of the user did. Their names hold no job. `others` is called only if
+    there are dumps of that time.
+
+    Place: torch/csrc/distributed/c10d/FlightRecorder.cpp (2.9), and torchcomms' TORCHCOMM_FR_DUMP_TEMP_FILE.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or expand_home("~/.cache"))
+
+    def is_of_the_time(path: Path, time_s: float) -> bool:
+        return own.wrote_at(time_s) and io.owner_of(path) == os.geteuid()
+
+    places = (cache / "torch", cache)
+    found = [find_files(io, place, dump_of, is_of_the_time, max_depth=0).of(Kind.DUMP) for place in places]
+    if not any(found):
+        return ()
+    belonging = Belonging(io, _without_place(own), map(_without_place, others()))
+    return tuple(path for path in chain(*found) if belonging.owns(path, io.modified_s(path)))
+
+
+def _without_place(writer: Writer) -> Writer:
+    return replace(writer, folders=("/",), numbers=frozenset(), outputs=())
+
+
+def dump_of(path: str) -> Kind | None:
+    return Kind.DUMP if kind_of(path) is Kind.DUMP else None
+
+
+def job_dumps_in_cache(io: Io, job: Job, paths: OutputPaths) -> tuple[Path, ...]:
+    """The dumps of a job of this user in the user's own cache; none of another user's job."""
+    if job.user != user_name():
+        return ()
+
+    def others() -> Iterable[Writer]:
+        return (Writer.of(other) for other in paths.others(job) if other.user == job.user)
+
+    return dumps_in_cache(io, Writer.of(job), others)
+
+
 def job_files(
     io: Io,
     job_id: str,
@@ -182,7 +226,11 @@ def _look_for_job(io: Io, job_id: str, paths: OutputPaths) -> Found:
             step_logs += there.of(Kind.STEP_LOG)
     return replace(
         found,
-        files={**found.files, Kind.STEP_LOG: tuple(step_logs)},
+        files={
+            **found.files,
+            Kind.STEP_LOG: tuple(step_logs),
+            Kind.DUMP: (*found.of(Kind.DUMP), *job_dumps_in_cache(io, job, paths)),
+        },
         left_out=belonging.left_out,
         sharers=belonging.sharers(),
         is_completed=job.state == "COMPLETED",

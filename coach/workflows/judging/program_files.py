@@ -7,9 +7,12 @@ time; then no file is taken, because a curve of two trainings is wrong for both,
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from coach.model.errors import UserError
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 from coach.sources.io import Io
+from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.own_metrics import ProgramMetricsSource, RunMetricsSource
 from coach.sources.logs.printed_metrics import PrintedMetrics, end_of_log
 from coach.sources.logs.run_outputs import RunLogs
@@ -30,7 +34,7 @@ from coach.workflows.judging.directory_files import (
     find_files,
     kind_of,
 )
-from coach.workflows.judging.job_files import Belonging, Writer
+from coach.workflows.judging.job_files import Belonging, Writer, dump_of, dumps_in_cache
 
 _OUTPUT_OPTION = re.compile(
     r"(?:--?|\+{0,2}|(?<=\.))"
@@ -51,14 +55,47 @@ def _look(io: Io, run_dir: Path, runs: Callable[[], Sequence[Run]]) -> Found:
         run = read_run(io, run_dir)
     except (OSError, UserError):
         return Found(None)
-    own = _writer_of(run)
+    own = _writer_of(run, _places_of(run))
     if own is None:
         return Found(None)
-    others = [_writer_of(other) for other in runs() if other.run_dir != run.run_dir]
+    others = [_writer_of(other, _places_of(other)) for other in runs() if other.run_dir != run.run_dir]
     belonging = Belonging(io, own, filter(None, others))
     found = [find_files(io, Path(folder), _kind_of, belonging.owns) for folder in own.folders]
     files = tuple(path for each in found for path in each.of(Kind.METRICS))
     return Found(None, {Kind.METRICS: files}, left_out=belonging.left_out)
+
+
+def run_dumps(io: Io, run_dir: Path, paths: OutputPaths, runs: Callable[[], Sequence[Run]]) -> Found:
+    """The flight-recorder dumps in the run's directory, and those in the user's cache that certainly belong to
+    this run."""
+    found = find_files(io, run_dir, dump_of, stays_inside=True)
+    try:
+        cached = _cached_dumps(io, read_run(io, run_dir), paths, runs)
+    except (OSError, UserError):
+        cached = ()
+    return replace(found, files={Kind.DUMP: (*found.of(Kind.DUMP), *cached)})
+
+
+def _cached_dumps(
+    io: Io, run: Run, paths: OutputPaths, runs: Callable[[], Sequence[Run]]
+) -> tuple[Path, ...]:
+    """Raises OSError if the jobs that ran beside the run are not known."""
+    own = _writer_of(run, (Path("/"),))
+    if own is None or io.owner_of(Path(run.run_dir)) != os.geteuid():
+        return ()
+
+    def others() -> Iterator[Writer]:
+        for other in runs():
+            writer = _writer_of(other, (Path("/"),)) if other.run_dir != run.run_dir else None
+            if writer is not None:
+                yield writer
+        if run.backend == "slurm":
+            job = paths.row(run.job_id or "")
+            if job is None:
+                raise OSError(errno.EIO, f"the jobs beside run {run.run_id} are not known")
+            yield from (Writer.of(each) for each in paths.others(job) if each.user == job.user)
+
+    return dumps_in_cache(io, own, others)
 
 
 def _kind_of(path: str) -> Kind | None:
@@ -66,9 +103,9 @@ def _kind_of(path: str) -> Kind | None:
     return Kind.METRICS if is_metrics else None
 
 
-def _writer_of(run: Run) -> Writer | None:
+def _writer_of(run: Run, places: Sequence[Path]) -> Writer | None:
     """A run and the directories for its results; None if they or its start are not known."""
-    start_s, places = run.started_time_s or run.created_time_s, _places_of(run)
+    start_s = run.started_time_s or run.created_time_s
     if start_s is None or not places:
         return None
     # A run that is over but has no end time counts as ended at its start.

@@ -11,10 +11,12 @@ from coach.sources.base import PollingSource
 from coach.sources.io import Io, for_folder
 from coach.sources.logs.log_source import LogSource
 from coach.sources.logs.run_outputs import RunLogs
+from coach.sources.metrics.flight_recorder import FlightRecorderSource
 from coach.sources.metrics.stack_samples import StackSamplesSource
 from coach.sources.metrics.telemetry_files import TelemetrySource
 from coach.sources.runs.run_files import RunFilesSource
-from coach.workflows.judging.program_files import run_metrics
+from coach.workflows.judging.directory_files import ForeignFiles
+from coach.workflows.judging.program_files import run_dumps, run_metrics
 
 if TYPE_CHECKING:
     from coach.model.training.run import Run
@@ -40,11 +42,13 @@ def run_sources(
     `list_runs` returns all runs in the directory of the runs."""
     io = for_folder(io, run_dir, (*logs, *metrics))
     own = RunLogs(io, run_dir, output_paths.of)
+    dumps = ForeignFiles(io, lambda: run_dumps(io, run_dir, output_paths, list_runs))
     return {
         f"run:{name}": lambda: RunFilesSource(io, name, run_dir, look),
         f"metrics:{name}": lambda: run_metrics(io, name, run_dir, own, list_runs, metrics),
         f"telemetry:{name}": lambda: TelemetrySource(io, name, run_dir),
         f"stacks:{name}": lambda: StackSamplesSource(io, name, run_dir),
+        f"flight:{name}": lambda: FlightRecorderSource(io, name, dumps.dumps),
         f"log:{name}": lambda: LogSource(
             io, name, lambda: logs or own.paths(), signatures, start_of=own.start_of
         ),

@@ -7,13 +7,17 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from coach.model.reading import MetricsChunk
 from coach.model.training.run import Run
+from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.own_metrics import RunMetricsSource
 from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
 from coach.sources.runs.run_files import parse_run
-from coach.workflows.judging.program_files import run_metrics
+from coach.workflows.judging.directory_files import Kind
+from coach.workflows.judging.program_files import run_dumps, run_metrics
 from tests.sources.fake_io import FakeIo
 
 START_S = 1_800_000_000.0
@@ -223,3 +227,26 @@ def test_files_in_the_run_directory_belong_to_the_run_despite_others_beside_it()
     source = source_of(io, own_run(), own_run("y"))
     io.write("/runs/x/out/trainer_state.json", b'{"log_history": [{"step": 4, "loss": 3.0}]}')
     assert losses(source) == [(4, 3.0)]
+
+
+def test_the_dumps_of_a_run_lie_in_its_directory_or_in_the_cache_if_no_other_run_was_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    io = io_at()
+    cached, inside = "/cache/torch/comm_lib_trace_rank_0", "/runs/x/comm_traces/rank_1"
+    for path in ("/runs/x/metrics/rank-0.jsonl", cached, inside):
+        io.write(path, b"x")
+
+    def dumps(run: dict[str, object], *others: dict[str, object]) -> list[str]:
+        io.write("/runs/x/run.json", json.dumps(run).encode())
+        known = [parse_run(each, f"/runs/{each['run_id']}") for each in (run, *others)]
+        found = run_dumps(io, Path("/runs/x"), OutputPaths(io), lambda: known)
+        return [str(path) for path in found.of(Kind.DUMP)]
+
+    elsewhere = {"started_time_s": START_S - 500, "launch": {}}
+    before = own_run("y", ended_time_s=START_S - 100, state="FAILED", **elsewhere)
+    assert dumps(own_run(), before) == [inside, cached]
+    assert dumps(own_run(), own_run("y", **elsewhere)) == [inside]
+    # Slurm does not tell which other jobs ran, so the dump may be another job's.
+    assert dumps(own_run(backend="slurm", job_id="17")) == [inside]

@@ -410,3 +410,40 @@ def test_the_log_is_found_among_a_hundred_thousand_files(tmp_path: Path) -> None
     assert not found.is_whole
     assert found.files[Kind.LOG] == (tmp_path / "slurm-17.out",)
     assert found.files[Kind.METRICS] == (tmp_path / "metrics.csv",)
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The directory for caches of the user, who is ada."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "/home/ada/.cache")
+    monkeypatch.setattr("coach.workflows.judging.job_files.user_name", lambda: "ada")
+    return "/home/ada/.cache"
+
+
+def test_dumps_in_the_user_s_cache_from_the_time_of_the_job_are_its_own(cache: str) -> None:
+    io = FakeIo()
+    write(io, "/w/slurm-17.out")
+    for rank, at_s in enumerate((START_S + 60, END_S + 30, START_S - 3600, END_S + 3600)):
+        write(io, f"{cache}/torch/comm_lib_trace_rank_{rank}", at_s)
+    write(io, f"{cache}/torchcomm_fr_trace_17")
+    write(io, f"{cache}/torch/hub/nccl_trace_rank_9")
+    earlier = replace(JOB, job_id="16", work_dir="/v", start_time_s=START_S - 7200, end_time_s=START_S - 60)
+    stranger = replace(JOB, job_id="18", work_dir="/v", user="bob")
+    assert [str(path) for path in job_files(io, earlier, stranger).dumps()] == [
+        f"{cache}/torch/comm_lib_trace_rank_0",
+        f"{cache}/torch/comm_lib_trace_rank_1",
+        f"{cache}/torchcomm_fr_trace_17",
+    ]
+
+
+def test_dumps_in_a_cache_that_may_be_another_job_s_or_of_another_user_are_not_read(cache: str) -> None:
+    io = FakeIo()
+    write(io, "/w/slurm-17.out")
+    write(io, f"{cache}/torch/comm_lib_trace_rank_0", START_S + 600)
+    beside = replace(JOB, job_id="18", work_dir="/v", start_time_s=START_S + 300)
+    assert job_files(io, beside).dumps() == ()
+    assert job_files(io, job=replace(JOB, user="bob")).dumps() == ()
+    over = replace(beside, start_time_s=START_S, end_time_s=START_S + 300)
+    assert len(job_files(io, over).dumps()) == 1
+    io.owner_of = lambda path: 4711  # type: ignore[method-assign]
+    assert job_files(io).dumps() == ()
