@@ -31,6 +31,8 @@ class Need(StrEnum):
     CPU_SUMMARY = "job.cpu_time"
     MEMORY_SUMMARY = "job.memory"
     STACKS = "stacks"
+    DUMPS = "dumps"
+    """Of torch's flight recorder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ _DIRECTORY_OF_ITS_OWN = (
     "let each run write to a directory of its own, print the loss with its step, or call "
     "coach_report.step(loss=…)"
 )
+_INSTEAD = frozenset({Need.STACKS, Need.DUMPS})
 _TELEMETRY = frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY})
 
 
@@ -108,9 +109,9 @@ class Sight:
 
     def not_measured(self, rule: Rule) -> list[NotMeasured]:
         """The data that a blind rule lacks, for the alternative with the fewest gaps."""
-        # Stacks only replace missing numbers, so the report names the numbers.
+        # Stacks and dumps only replace missing numbers, so the report names the numbers.
         alternatives = _alternatives(rule)
-        by_numbers = [needs for needs in alternatives if Need.STACKS not in needs] or alternatives
+        by_numbers = [needs for needs in alternatives if needs.isdisjoint(_INSTEAD)] or alternatives
         missing = min((needs - self.met for needs in by_numbers), key=len)
         if Need.GPU_TELEMETRY in missing:  # GPU telemetry as a whole is already listed
             missing -= {Need.GPU_LINKS, Need.GPU_HEALTH}
@@ -156,6 +157,7 @@ def _met(snapshot: TargetSnapshot, history: History) -> set[Need]:
         Need.GPU_LINKS: any(history.gpu_link(*key) for key in history.gpus),
         Need.GPU_HEALTH: any(history.gpu_health(*key) for key in history.gpus),
         Need.STACKS: bool(snapshot.bursts),
+        Need.DUMPS: bool(snapshot.flight),
         Need.HOST_TELEMETRY: bool(history.nodes),
         Need.GPU_SUMMARY: bool(gpu_means(snapshot, 0.0)),
         Need.CPU_SUMMARY: bool(cpu_means(snapshot, 0.0)),

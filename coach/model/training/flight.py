@@ -13,6 +13,8 @@ class Call:
     """Such as `nccl:all_reduce`."""
     sizes: tuple[tuple[int, ...], ...]
     """Sizes of its inputs."""
+    place: str = ""
+    """The line of the program that called it, as `train.py:41 main()`; "" if its stack was not recorded."""
 
 
 @dataclass(frozen=True, slots=True)

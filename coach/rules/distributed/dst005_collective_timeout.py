@@ -7,15 +7,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Evidence, Fix, Hit, Subject
+from coach.model.judging.finding import Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import MAX_FIRST_HITS, LogHit
 from coach.rules.advice.launched_with import int_resource
+from coach.rules.base import Need
 from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
-from coach.rules.from_numbers.collective_order import OddRanks, odd_ranks
+from coach.rules.from_numbers.collective_order import (
+    BY_DUMPS,
+    OddRanks,
+    disagreement,
+    odd_ranks,
+    only_by_dumps,
+    rank_table,
+)
 
-_MAX_RANKS_SHOWN = 8
 _EVEN = frozenset(
     {
         "ALLREDUCE",
@@ -59,14 +66,16 @@ class CollectiveTimeout(EndingRule):
         NCCL's watchdog: "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=…, OpType=…)" of each
         rank, with the last work that it enqueued and completed, in old and new wordings. The lines of all
         ranks are compared, and the odd rank is named: it reports nothing, waits in an earlier or another
-        operation, or had no work left. Dumps of torch's flight recorder (`nccl_trace_rank_N`) take
-        precedence: they hold each rank's calls by process group and number. Also XLA's rendezvous of devices
-        that reached its termination timeout, and the stall for which Horovod shuts down.
+        operation, or had no work left. Dumps of torch's flight recorder (`*trace_rank_N`, `*_dump_N`) take
+        precedence: they hold each rank's calls by process group and number. If they name another rank than
+        the log, the finding says so. Dumps alone are enough, without a line in a log. Also XLA's rendezvous
+        of devices that reached its termination timeout, and the stall for which Horovod shuts down.
     Why it matters
         The rank that reports the timeout is the victim: it waited for the rank that did not join. All GPUs
         were held for that time.
     When it stays silent
-        On NCCL's settings and INFO lines. If another error came first (out of memory, an exception of one
+        On NCCL's settings and INFO lines. On dumps alone, if the training went on or ended well after them.
+        If another error came first (out of memory, an exception of one
         rank), that is the cause, and the timeout its consequence.
     What to do
         Look at the odd rank: its last lines, its node, `py-spy dump` if it still lives. Often: `if rank ==
@@ -81,25 +90,26 @@ class CollectiveTimeout(EndingRule):
     code = "DST005"
     name = "collective-timeout"
     cause = "nccl_timeout"
+    needs = (*EndingRule.needs, Need.DUMPS)
     details = ("status",)
     confidence = 0.95
     sentences = by_field(otherwise="A collective operation timed out")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        for hit in super().check(snapshot, history):
+        hits = [*super().check(snapshot, history)]
+        yield from () if hits else self._by_dumps(snapshot, history)
+        for hit in hits:
             ranks = self._ranks(snapshot)
             recorded = odd_ranks(snapshot.flight)
-            odd = recorded or _odd_one(ranks, _num_ranks(snapshot), self._has_all_lines(snapshot))
-            table = [
-                Evidence(f"rank {number}: {rank}")
-                for number, rank in sorted(ranks.items())[:_MAX_RANKS_SHOWN]
-            ]
+            logged = _odd_one(ranks, _num_ranks(snapshot), self._has_all_lines(snapshot))
+            odd = recorded or logged
+            table = rank_table(snapshot, odd, {number: str(rank) for number, rank in ranks.items()})
             yield Hit(
                 summary=self._text(ranks, odd),
                 evidence=(
                     *hit.evidence,
+                    *(disagreement(recorded.ranks, logged.ranks, "the log") if recorded and logged else ()),
                     *(table if len(ranks) > 1 or odd else ()),
-                    *(recorded.evidence if recorded else ()),
                 ),
                 confidence=hit.confidence,
                 subject=Subject(rank=odd.ranks[0]) if odd and len(odd.ranks) == 1 else Subject(),
@@ -108,6 +118,21 @@ class CollectiveTimeout(EndingRule):
                 cause="rank_mismatch_collective" if odd and odd.is_mismatch else None,
                 since_s=hit.since_s,
             )
+
+    def _by_dumps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        """A hit from dumps alone: torch writes them when a collective times out, and its line may be lost."""
+        odd = only_by_dumps(snapshot, history)
+        if odd is None or odd.is_mismatch or snapshot.state == "RUNNING":
+            return
+        yield Hit(
+            summary=f"A collective operation never completed: {ranks_text(odd.ranks)} {odd.how}",
+            evidence=(BY_DUMPS, *rank_table(snapshot, odd)),
+            confidence=0.8,
+            subject=Subject(rank=odd.ranks[0]) if len(odd.ranks) == 1 else Subject(),
+            fixes=tuple(_fixes(odd, is_first=False))[:1],
+            severity=None if snapshot.has_ended else Severity.WARNING,
+            since_s=max((record.written_s or 0.0 for record in snapshot.flight), default=None),
+        )
 
     def _ranks(self, snapshot: TargetSnapshot) -> dict[int, _Rank]:
         ranks: dict[int, _Rank] = {}
@@ -261,7 +286,8 @@ def _fixes(odd: OddRanks | None, is_first: bool) -> Iterable[Fix]:
         )
         return
     whom = ranks_text(odd.ranks) if odd else "the rank that did not join"
-    yield Fix(f"Look at {whom}: its last lines, its node, a collective inside `if rank == 0:`")
+    its = "their" if odd and len(odd.ranks) > 1 else "its"
+    yield Fix(f"Look at {whom}: {its} last lines, {its} node, a collective inside `if rank == 0:`")
     yield Fix(
         "Let torch record the collectives of each rank, and dump them at a timeout",
         {"env": {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}},

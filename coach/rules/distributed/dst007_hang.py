@@ -14,7 +14,13 @@ from coach.model.training.stacks import StackBurst
 from coach.model.training.telemetry import HostSample
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import quote, ranks_text
-from coach.rules.from_numbers.collective_order import odd_ranks
+from coach.rules.from_numbers.collective_order import (
+    BY_DUMPS,
+    disagreement,
+    odd_ranks,
+    only_by_dumps,
+    rank_table,
+)
 from coach.rules.from_numbers.rhythm import Silence, silence_of, started_s
 from coach.rules.from_numbers.stack_bursts import (
     burst_evidence,
@@ -23,7 +29,7 @@ from coach.rules.from_numbers.stack_bursts import (
     waiting_share,
 )
 from coach.rules.from_numbers.telemetry_windows import has_all_nodes, mean, means_of
-from coach.rules.from_numbers.training_windows import newest_times
+from coach.rules.from_numbers.training_windows import last_sign, newest_end, newest_times
 
 _CLOCK_S = 5.0
 """Tolerance in seconds between the clocks of nodes and file servers."""
@@ -38,7 +44,8 @@ class Hang(Rule):
         little power (ranks that spin in a collective), or idle GPUs with almost idle CPUs; without GPUs, idle
         CPUs. Or the stacks of the ranks, sampled after logs and metrics were silent for five minutes and ten
         times the usual step time: one rank stands in one line while the others wait for it, or all ranks
-        stand and use no CPU. If the stacks show work, half an hour of silence is info.
+        stand and use no CPU. If the stacks show work, half an hour of silence is info. Or the dumps of torch's
+        flight recorder differ by rank, and the job has written nothing since.
 
         A log alone, also of a job that coach did not launch: the program had reported at least twenty steps,
         and is silent for ten minutes, ten times its usual pause and three times its longest known pause. That
@@ -72,6 +79,7 @@ class Hang(Rule):
         frozenset({Need.METRICS, Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),
         frozenset({Need.METRICS, Need.HOST_TELEMETRY}),
         Need.STACKS,
+        frozenset({Need.DUMPS, Need.JOB_STATE}),
         frozenset({Need.LOG, Need.JOB_STATE}),
     )
     silence_s = Threshold(300, "seconds", "shorter silences are checkpoints on slow file systems")
@@ -92,8 +100,23 @@ class Hang(Rule):
         yield from (
             [*self._by_steps(snapshot, history)]
             or [*self._by_stacks(snapshot, history)]
+            or [*self._by_dumps(snapshot, history)]
             or [*self._by_silence(snapshot, history)]
             or [*_by_one_look(snapshot)]
+        )
+
+    def _by_dumps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        """A hit from dumps of torch's flight recorder, after which the running job has written nothing."""
+        odd = only_by_dumps(snapshot, history)
+        if odd is None or odd.is_mismatch or snapshot.state != "RUNNING":
+            return
+        yield Hit(
+            summary=f"The training stands still: {ranks_text(odd.ranks)} {odd.how}",
+            evidence=(BY_DUMPS, *rank_table(snapshot, odd)),
+            confidence=0.8,
+            subject=Subject(rank=odd.ranks[0]) if len(odd.ranks) == 1 else Subject(),
+            fixes=(_see_stacks(snapshot, "Take the stacks of all ranks now, before the job is cancelled"),),
+            since_s=last_sign(snapshot, history) or None,
         )
 
     def _by_silence(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -138,7 +161,7 @@ class Hang(Rule):
         bursts, now = newest_bursts(snapshot, is_stall=True), snapshot.now_s
         if not bursts or now is None or snapshot.state != "RUNNING":
             return
-        if _last_sign(snapshot, history) > bursts[0].time_s + _CLOCK_S:
+        if last_sign(snapshot, history) > bursts[0].time_s + _CLOCK_S:
             return
         silent_s = now - bursts[0].time_s + (bursts[0].silent_s or 0.0)
         apart = self._standing_apart(bursts)
@@ -150,8 +173,8 @@ class Hang(Rule):
         yield Hit(
             summary=summary,
             evidence=(
-                *burst_evidence([*apart, *(b for b in bursts if b not in apart)]),
-                *_recorded(snapshot),
+                *_recorded(snapshot, [burst.rank for burst in apart if burst.rank is not None]),
+                *_table(snapshot, [*apart, *(b for b in bursts if b not in apart)]),
             ),
             confidence=0.85 if severity is Severity.CRITICAL else 0.6,
             subject=Subject(node=apart[0].node, rank=apart[0].rank) if len(apart) == 1 else Subject(),
@@ -202,7 +225,7 @@ class Hang(Rule):
         now = snapshot.now_s
         if now is None or snapshot.state != "RUNNING" or not history.nodes or not history.ranks:
             return
-        newest = _newest_end(history)
+        newest = newest_end(history)
         times = newest_times(history, history.ranks[0])
         if newest is None or not times or newest < (started_s(snapshot) or 0.0):
             return
@@ -221,8 +244,8 @@ class Hang(Rule):
                 Evidence(f"newest step of any rank: {step}, ended before", value=round(silence), unit="s"),
                 Evidence("step time, median", value=round(median(times), 3), unit="s"),
                 *(Evidence(f"{node}: {sign}") for node, sign in list(signs.items())[:4]),
-                *burst_evidence(newest_bursts(snapshot, is_stall=True)),
-                *_recorded(snapshot),
+                *_recorded(snapshot, ()),
+                *_table(snapshot, newest_bursts(snapshot, is_stall=True)),
             ),
             confidence=0.9,
             fixes=(_see_stacks(snapshot, "Take the stacks of all ranks before the job is cancelled"),),
@@ -294,12 +317,6 @@ class _GpuUse:
     """Mean power draw over the power limit, 0 to 1."""
 
 
-def _newest_end(history: History) -> float | None:
-    """The time at which the newest step of any rank ended."""
-    ends = [history.steps(rank)[-1].time_s for rank in history.ranks if history.steps(rank)]
-    return max((end for end in ends if end is not None), default=None)
-
-
 def _by_one_look(snapshot: TargetSnapshot) -> Iterable[Hit]:
     """A hit from stacks that a person took once, if a process waits in a collective."""
     looks = [burst for burst in snapshot.bursts if burst.num_samples == 1]
@@ -324,12 +341,6 @@ def _by_one_look(snapshot: TargetSnapshot) -> Iterable[Hit]:
     )
 
 
-def _last_sign(snapshot: TargetSnapshot, history: History) -> float:
-    """The time of the newest step or the newest write to a log."""
-    signs = [_newest_end(history), *(tail.written_s for tail in snapshot.log_tails)]
-    return max((time_s for time_s in signs if time_s is not None), default=0.0)
-
-
 def _stands_in(burst: StackBurst) -> str:
     return f"{burst.label} stands in {burst.place}"
 
@@ -344,10 +355,19 @@ def _see_stacks(snapshot: TargetSnapshot, title: str) -> Fix:
     return Fix(title, command=f"coach stacks {snapshot.job.job_id if snapshot.job else snapshot.target}")
 
 
-def _recorded(snapshot: TargetSnapshot) -> tuple[Evidence, ...]:
-    """Evidence from flight recorder dumps: the rank that differs. Empty without dumps."""
+def _recorded(snapshot: TargetSnapshot, apart: Sequence[int]) -> tuple[Evidence, ...]:
+    """The rank that differs by the dumps of torch's flight recorder, and whether the stacks name another one
+    (`apart`). Empty without dumps."""
     odd = odd_ranks(snapshot.flight)
-    return (Evidence(f"{ranks_text(odd.ranks)} {odd.how}"), *odd.evidence) if odd is not None else ()
+    if odd is None:
+        return ()
+    return (Evidence(f"{ranks_text(odd.ranks)} {odd.how}"), *disagreement(odd.ranks, apart, "the stacks"))
+
+
+def _table(snapshot: TargetSnapshot, bursts: Sequence[StackBurst]) -> tuple[Evidence, ...]:
+    """Where each rank stands: with its last call if there are dumps, else by the stacks alone."""
+    odd = odd_ranks(snapshot.flight)
+    return rank_table(snapshot, odd) if odd is not None else burst_evidence(bursts)
 
 
 def _last_lines(snapshot: TargetSnapshot) -> Iterable[Evidence]:

@@ -57,7 +57,7 @@ class EndingRule(Rule):
     fixes."""
 
     severity = Severity.CRITICAL
-    needs = (Need.LOG, Need.JOB_STATE)
+    needs: ClassVar[tuple[Need | frozenset[Need], ...]] = (Need.LOG, Need.JOB_STATE)
     confidence: ClassVar[float] = 0.9
     general: ClassVar[tuple[Fix, ...]] = ()
     """The fixes for a wording that has none of its own."""

@@ -7,14 +7,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from coach.lookback.history import History
 from coach.model.judging.finding import Evidence
+from coach.model.snapshot import TargetSnapshot
 from coach.model.training.flight import Call, FlightRecord
+from coach.rules.from_logs.outcome import has_good_end
+from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
+from coach.rules.from_numbers.rhythm import started_s
+from coach.rules.from_numbers.stack_bursts import newest_bursts
+from coach.rules.from_numbers.training_windows import last_sign, newest_end
 
 _SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce", "all_gather", "allgather")
 """Operations to which every rank contributes the same number of elements."""
 _MAX_SHOWN = 8
+_SETTLED_S = 60.0
+"""Seconds in which the dumps of all ranks are written, and within which clocks agree."""
+BY_DUMPS = Evidence("no line of a log reports it: the dumps of torch's flight recorder show it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +35,8 @@ class OddRanks:
     how: str
     is_mismatch: bool = False
     """True if these ranks called another operation; False if they only made fewer calls."""
-    evidence: tuple[Evidence, ...] = ()
+    calls: Mapping[int, Evidence] = field(default_factory=dict)
+    """Rank → its last call in the process group that shows the difference, from its dump."""
 
 
 def odd_ranks(records: Iterable[FlightRecord]) -> OddRanks | None:
@@ -39,9 +50,58 @@ def odd_ranks(records: Iterable[FlightRecord]) -> OddRanks | None:
         if found:
             (_, how, is_mismatch), _ = found[0]
             odd = {rank for (ranks, _, _), _ in found for rank in ranks}
-            table = [line for (ranks, _, _), of_rank in found for line in _table(of_rank, ranks)]
-            return OddRanks(tuple(sorted(odd)), how, is_mismatch, tuple(dict.fromkeys(table))[:_MAX_SHOWN])
+            last: dict[int, Evidence] = {}
+            for _, of_rank in found:
+                for rank, record in of_rank.items():
+                    last.setdefault(rank, _last_call(record))
+            absent = {rank: Evidence("left no dump") for rank in odd - last.keys()}
+            return OddRanks(tuple(sorted(odd)), how, is_mismatch, last | absent)
     return None
+
+
+def only_by_dumps(snapshot: TargetSnapshot, history: History) -> OddRanks | None:
+    """The odd ranks of dumps where no line of a log reports a timeout. None if the dumps are no sign of how the
+    training is now: it went on after them, was started again, or ended well; of a running job also while the
+    dumps of some ranks may still come."""
+    written_s = max((record.written_s or 0.0 for record in snapshot.flight), default=0.0)
+    is_reported = any(hit.signature != "status" for hit in hits_of(snapshot, "DST005"))
+    if is_reported or snapshot.state == "COMPLETED" or has_good_end(snapshot):
+        return None
+    if max(newest_end(history) or 0.0, started_s(snapshot) or 0.0) > written_s + _SETTLED_S:
+        return None
+    if snapshot.state == "RUNNING":
+        is_settled = snapshot.now_s is not None and snapshot.now_s >= written_s + _SETTLED_S
+        if not is_settled or last_sign(snapshot, history) > written_s + _SETTLED_S:
+            return None
+    return odd_ranks(snapshot.flight)
+
+
+def rank_table(
+    snapshot: TargetSnapshot, odd: OddRanks | None, logged: Mapping[int, str] | None = None
+) -> tuple[Evidence, ...]:
+    """A row for each rank, the odd ones first: its last call by its dump, by its lines in a log (`logged`), and
+    the place where it stands by the stacks that were sampled in the silence."""
+    calls = odd.calls if odd is not None else {}
+    columns = [{rank: call.text for rank, call in calls.items()}]
+    columns += [{rank: f"its log: {words}" if calls else words for rank, words in (logged or {}).items()}]
+    bursts = newest_bursts(snapshot, is_stall=True)
+    columns += [{burst.rank: burst.words for burst in bursts if burst.rank is not None}]
+    first = odd.ranks if odd is not None else ()
+    ranks = sorted(
+        {rank for column in columns for rank in column}, key=lambda rank: (rank not in first, rank)
+    )
+    rows = ((rank, "; ".join(column[rank] for column in columns if rank in column)) for rank in ranks)
+    return tuple(
+        replace(calls.get(rank, Evidence("")), text=f"rank {rank}: {words}") for rank, words in rows
+    )[:_MAX_SHOWN]
+
+
+def disagreement(recorded: Sequence[int], others: Sequence[int], source: str) -> tuple[Evidence, ...]:
+    """One sentence if the dumps and another source name different ranks."""
+    if not recorded or not others or not set(recorded).isdisjoint(others):
+        return ()
+    text = f"the dumps point to {ranks_text(recorded)}, {source} to {ranks_text(others)}"
+    return (Evidence(f"{text}: the dumps count, as they hold the calls of each rank"),)
 
 
 _Found = tuple[tuple[int, ...], str, bool]
@@ -99,9 +159,8 @@ def _said(call: Call) -> str:
     )
 
 
-def _table(of_rank: Mapping[int, FlightRecord], odd: Sequence[int]) -> Iterable[Evidence]:
-    """A line for each rank of a group, the odd ones first."""
-    for rank, record in sorted(of_rank.items(), key=lambda each: (each[0] not in odd, each[0])):
-        call, oldest = record.calls[-1], record.first_unfinished
-        waits = f", unfinished since {oldest}" if oldest is not None else ""
-        yield Evidence(f"rank {rank}: last called {call.number}, {_said(call)}{waits}", file=record.file)
+def _last_call(record: FlightRecord) -> Evidence:
+    call, oldest = record.calls[-1], record.first_unfinished
+    waits = f", unfinished since {oldest}" if oldest is not None else ""
+    place = f", from {call.place}" if call.place else ""
+    return Evidence(f"last called {call.number}, {_said(call)}{place}{waits}", file=record.file)

@@ -112,6 +112,18 @@ def newest_times(history: History, rank: int) -> list[float]:
     return [step.step_time_s for step in newest_steps(history.steps(rank), 100) if step.step_time_s]
 
 
+def newest_end(history: History) -> float | None:
+    """The time at which the newest step of any rank ended."""
+    ends = [history.steps(rank)[-1].time_s for rank in history.ranks if history.steps(rank)]
+    return max((end for end in ends if end is not None), default=None)
+
+
+def last_sign(snapshot: TargetSnapshot, history: History) -> float:
+    """The time of the newest step or the newest write to a log."""
+    signs = [newest_end(history), *(tail.written_s for tail in snapshot.log_tails)]
+    return max((time_s for time_s in signs if time_s is not None), default=0.0)
+
+
 def steady_steps(steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: int) -> list[Step]:
     """The steps with both times, except the first `num_skipped` of the run, of each epoch and after each
     resume."""

@@ -33,6 +33,9 @@ _MOST = 1 << 63
 """Upper bound for numbers from torch; a larger one is forged, and may have more digits than can be
 printed."""
 
+_MAX_FRAMES = 100
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<|\.(?:cpp|cc|h|so)\b|^\?\?")
+"""Files of frames that are none of the program's own: installed packages, Python itself, C++."""
 _UNFINISHED = ("scheduled", "started")
 _RANK = re.compile(r"(\d{1,6})$")
 
@@ -108,7 +111,8 @@ def parse_dump(data: bytes, path: Path) -> tuple[FlightRecord, ...] | None:
             operation = entry.get("profiling_name")
             if _is_count(number) and isinstance(operation, str):
                 of_group = calls.setdefault(_group_of(entry), {})
-                of_group[number] = Call(number, operation[:80], _sizes(entry.get("input_sizes")))
+                sizes, place = _sizes(entry.get("input_sizes")), _place(entry.get("frames"))
+                of_group[number] = Call(number, operation[:80], sizes, place)
                 if entry.get("state") in _UNFINISHED:
                     group = _group_of(entry)
                     unfinished[group] = min(number, unfinished.get(group, number))
@@ -154,6 +158,18 @@ def _sizes(said: Any) -> tuple[tuple[int, ...], ...]:
         for sizes in said[:_MAX_TENSORS]
         if isinstance(sizes, list | tuple)
     )
+
+
+def _place(frames: Any) -> str:
+    """The innermost line outside of installed packages. torch puts the innermost frame first."""
+    for frame in frames[:_MAX_FRAMES] if isinstance(frames, list) else ():
+        file, name = (
+            (frame.get("filename"), frame.get("name")) if isinstance(frame, Mapping) else (None, None)
+        )
+        if isinstance(file, str) and isinstance(name, str) and not _LIBRARY.search(file):
+            line = f":{frame['line']}" if _is_count(frame.get("line")) else ""
+            return f"{file[-200:].rpartition('/')[2][:60]}{line} {name[:60]}()"
+    return ""
 
 
 def _members(config: Any, group: str) -> tuple[int, ...]:

@@ -9,12 +9,21 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from coach.lookback.history import History
+from coach.model.judging.finding import Finding, Severity
+from coach.model.snapshot import TargetSnapshot
 from coach.model.training.flight import Call, FlightRecord
+from coach.model.training.log import LogTail
+from coach.model.training.stacks import StackBurst
+from coach.rules.engine import Engine
 from coach.rules.from_numbers.collective_order import odd_ranks
+from coach.rules.registry import build
 from coach.sources.metrics.flight_recorder import parse_dump
+from tests.rules.examples import history, run, steps
 
 DUMPS = Path(__file__).parents[2] / "fixtures" / "flight"
 TIMEOUT = (
@@ -81,8 +90,7 @@ def test_the_rank_whose_gpu_stopped_first_is_named_though_all_made_the_same_call
     assert odd is not None
     assert odd.ranks == (1,)
     assert odd.how == "did not finish call 2, which others finished: they wait in call 4"
-    assert odd.evidence[0].text.startswith("rank 1: last called 4, ")
-    assert odd.evidence[0].text.endswith(", unfinished since 2")
+    assert odd.calls[1].text == "last called 4, gloo:all_reduce of 4, unfinished since 2"
 
 
 def test_the_oldest_call_that_is_not_completed_is_read(tmp_path: Path) -> None:
@@ -106,25 +114,129 @@ def test_ranks_that_agree_and_a_single_rank_name_no_odd_rank() -> None:
     assert odd_ranks([replace(first, members=())]) is None
 
 
+def checked(folder: Path) -> list[dict[str, Any]]:
+    """The findings about distributed training of `coach check FOLDER`."""
+    options = ("--format", "json", "--backend", "local")
+    command = [sys.executable, "-m", "coach", "check", str(folder), *options]
+    env = {**os.environ, "COACH_HOME": str(folder / ".home")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    return [one for one in json.loads(done.stdout)["findings"] if one["rule"].startswith("DST")]
+
+
 def test_check_of_a_directory_names_the_rank_that_the_dumps_show(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(TIMEOUT)
     for dump in (DUMPS / "operation").iterdir():
         shutil.copy(dump, tmp_path)
-    command = [
-        sys.executable,
-        "-m",
-        "coach",
-        "check",
-        str(tmp_path),
-        "--format",
-        "json",
-        "--backend",
-        "local",
-    ]
-    env = {**os.environ, "COACH_HOME": str(tmp_path / ".home")}
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    (finding,) = [one for one in json.loads(done.stdout)["findings"] if one["rule"] == "DST005"]
+    (finding,) = checked(tmp_path)
+    assert finding["rule"] == "DST005"
     assert finding["subject"]["rank"] == 1
     assert finding["cause"] == "rank_mismatch_collective"
     assert "rank 1 called gloo:broadcast" in finding["summary"]
     assert any(one["file"] == str(tmp_path / "nccl_trace_rank_1") for one in finding["evidence"])
+    texts = [one["text"] for one in finding["evidence"]]
+    assert "rank 0: last called 4, gloo:all_reduce of 4" in "\n".join(texts)
+    assert any(text.endswith("; its log: waits in ALLREDUCE 4 of 4 elements") for text in texts)
+
+
+def test_of_a_directory_with_dumps_alone_the_odd_rank_is_found(tmp_path: Path) -> None:
+    for kind, rule, words in (
+        ("behind", "DST005", "never completed: rank 1 called 3 collectives where others called 4"),
+        ("operation", "DST006", "The ranks did not make the same call: rank 1 called gloo:broadcast of 4"),
+    ):
+        traces = tmp_path / kind / "comm_traces"
+        traces.mkdir(parents=True)
+        for rank in range(3):
+            shutil.copy(DUMPS / kind / f"nccl_trace_rank_{rank}", traces / f"rank_{rank}")
+        for folder in (tmp_path / kind, traces):
+            (finding,) = checked(folder)
+            assert (finding["rule"], finding["subject"]["rank"]) == (rule, 1)
+            assert words in finding["summary"]
+            assert finding["evidence"][1]["file"] == str(traces / "rank_1")
+    shutil.rmtree(tmp_path / "behind" / "comm_traces")
+    (tmp_path / "behind" / "_dump_0").write_bytes((DUMPS / "behind/nccl_trace_rank_0").read_bytes())
+    assert checked(tmp_path / "behind") == []
+
+
+def test_where_the_log_and_the_dumps_name_different_ranks_one_sentence_says_so(tmp_path: Path) -> None:
+    late = TIMEOUT.replace("SeqNum=4", "SeqNum=3")
+    lines = [TIMEOUT, TIMEOUT.replace("ank0", "ank1").replace("ank 0", "ank 1")]
+    lines.append(late.replace("ank0", "ank2").replace("ank 0", "ank 2"))
+    (tmp_path / "job.log").write_text("".join(lines))
+    for dump in (DUMPS / "behind").iterdir():
+        shutil.copy(dump, tmp_path)
+    (finding,) = checked(tmp_path)
+    texts = [one["text"] for one in finding["evidence"]]
+    sentence = (
+        "the dumps point to rank 1, the log to rank 2: the dumps count, as they hold the calls of each rank"
+    )
+    assert texts.count(sentence) == 1
+    assert finding["subject"]["rank"] == 1
+    (tmp_path / "job.log").write_text("".join(lines[:1]))
+    assert not any("point to" in one["text"] for one in checked(tmp_path)[0]["evidence"])
+
+
+WRITTEN_S = 5000.0
+
+
+def judged(past: History | None = None, **more: Any) -> list[Finding]:
+    """The findings of a run whose rank 1 called fewer collectives than the others, by its dumps."""
+    flight = tuple(replace(each, written_s=WRITTEN_S) for each in records_of("behind"))
+    state = more.pop("state", "RUNNING")
+    snapshot = TargetSnapshot("run", WRITTEN_S + 120, run=run(state=state), flight=flight)
+    findings = Engine(build()).diagnose(replace(snapshot, **more), past or History()).findings
+    return [finding for finding in findings if finding.rule.startswith("DST")]
+
+
+def test_a_running_job_hangs_if_it_wrote_nothing_after_dumps_that_differ() -> None:
+    (finding,) = judged()
+    assert (finding.rule, finding.severity, finding.subject.rank) == ("DST007", Severity.CRITICAL, 1)
+    assert finding.summary.startswith("The training stands still: rank 1 called 3 collectives")
+    # The dumps of other ranks may still come.
+    assert judged(now_s=WRITTEN_S + 30) == []
+    # It prints, or makes steps, after them.
+    assert judged(log_tails=(LogTail("out", 1, ("x",), 2, 1, written_s=WRITTEN_S + 90),)) == []
+    assert judged(history([replace(steps([1.0])[0], time_s=WRITTEN_S + 90)])) == []
+
+
+def test_dumps_alone_explain_a_failed_job_but_not_one_that_went_on_or_ended_well() -> None:
+    (finding,) = judged(state="FAILED")
+    assert (finding.rule, finding.severity) == ("DST005", Severity.CRITICAL)
+    assert judged(state="COMPLETED") == []
+    assert judged(history([replace(steps([1.0])[0], time_s=WRITTEN_S + 90)]), state="FAILED") == []
+    done = LogTail("out", 1, ("Training finished.",), 18, 1)
+    assert judged(state=None, log_tails=(done,)) == []
+    assert [finding.rule for finding in judged(state=None)] == ["DST005"]
+
+
+def test_one_table_shows_each_rank_s_call_and_stack_with_the_odd_rank_first() -> None:
+    def standing(rank: int, category: str, place: str) -> StackBurst:
+        values = (
+            "node1",
+            7 + rank,
+            rank,
+            WRITTEN_S,
+            True,
+            True,
+            400.0,
+            20,
+            {category: 20},
+            ((place, 20),),
+            1.0,
+        )
+        return StackBurst(*values)
+
+    waiting = [standing(rank, "collective", "train.py:31 main") for rank in (0, 1)]
+    bursts = (*waiting, standing(2, "other", "train.py:50 save"))
+    (finding,) = judged(bursts=bursts)
+    texts = [evidence.text for evidence in finding.evidence]
+    assert finding.rule == "DST007"
+    assert "the dumps point to rank 1, the stacks to rank 2" in "\n".join(texts)
+    assert [text for text in texts if text.startswith("rank ") and "last called" in text] == [
+        f"rank {rank}: last called {number}, gloo:all_reduce of 4, unfinished since 1; 20 of 20 stacks {words}, "
+        "1 % of a CPU"
+        for rank, number, words in (
+            (1, 3, "in a collective, train.py:31 main()"),
+            (0, 4, "in a collective, train.py:31 main()"),
+            (2, 4, "in its own code, train.py:50 save()"),
+        )
+    ]

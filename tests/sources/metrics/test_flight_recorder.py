@@ -77,6 +77,22 @@ def test_malformed_entries_of_a_dump_are_left_out() -> None:
     assert (record.rank, record.members, record.calls) == (12, (), (Call(7, "nccl:all_reduce", ((2,),)),))
 
 
+def test_the_place_of_a_call_is_the_innermost_line_of_the_program() -> None:
+    call = {"collective_seq_id": 7, "profiling_name": "nccl:all_reduce"}
+    own = {"name": "main", "filename": "/home/ada/code/train.py", "line": 41}
+    library = {"name": "all_reduce", "filename": "/env/lib/python3.11/site-packages/torch/x.py", "line": 2}
+    for frames, place in (
+        ([library, own, {**own, "line": 90}], "train.py:41 main()"),
+        ([{**own, "line": 10**6000}], "train.py main()"),
+        ([library], ""),
+        ([3, {}, {"name": 1, "filename": "x"}], ""),
+        ("train.py", ""),
+    ):
+        data = pickle.dumps({"entries": [{**call, "frames": frames}]})
+        (record,) = parse_dump(data, Path("nccl_trace_rank_0")) or ()
+        assert record.calls[0].place == place
+
+
 def test_a_nested_name_that_would_fill_the_memory_is_ignored() -> None:
     nested: list[object] = ["a"]
     for _ in range(200):
