@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Fix, Hit, Severity, Subject
+from coach.model.judging.finding import Fix, Hit, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import MAX_FIRST_HITS, LogHit
 from coach.rules.advice.launched_with import int_resource
@@ -15,14 +15,14 @@ from coach.rules.base import Need
 from coach.rules.from_logs.ending_rule import EndingRule, by_field
 from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
 from coach.rules.from_numbers.collective_order import (
-    BY_DUMPS,
     OddRanks,
     disagreement,
+    hit_by_dumps,
     odd_ranks,
-    only_by_dumps,
     rank_table,
 )
 
+_LOOK = (Fix("Look at the named ranks: their last lines, their nodes, a collective inside `if rank == 0:`"),)
 _EVEN = frozenset(
     {
         "ALLREDUCE",
@@ -97,7 +97,10 @@ class CollectiveTimeout(EndingRule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         hits = [*super().check(snapshot, history)]
-        yield from () if hits else self._by_dumps(snapshot, history)
+        if not hits:
+            yield from hit_by_dumps(
+                self.code, "A collective operation never completed", _LOOK, snapshot, history
+            )
         for hit in hits:
             ranks = self._ranks(snapshot)
             recorded = odd_ranks(snapshot.flight)
@@ -118,21 +121,6 @@ class CollectiveTimeout(EndingRule):
                 cause="rank_mismatch_collective" if odd and odd.is_mismatch else None,
                 since_s=hit.since_s,
             )
-
-    def _by_dumps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        """A hit from dumps alone: torch writes them when a collective times out, and its line may be lost."""
-        odd = only_by_dumps(snapshot, history)
-        if odd is None or odd.is_mismatch or snapshot.state == "RUNNING":
-            return
-        yield Hit(
-            summary=f"A collective operation never completed: {ranks_text(odd.ranks)} {odd.how}",
-            evidence=(BY_DUMPS, *rank_table(snapshot, odd)),
-            confidence=0.8,
-            subject=Subject(rank=odd.ranks[0]) if len(odd.ranks) == 1 else Subject(),
-            fixes=tuple(_fixes(odd, is_first=False))[:1],
-            severity=None if snapshot.has_ended else Severity.WARNING,
-            since_s=max((record.written_s or 0.0 for record in snapshot.flight), default=None),
-        )
 
     def _ranks(self, snapshot: TargetSnapshot) -> dict[int, _Rank]:
         ranks: dict[int, _Rank] = {}

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.judging.finding import Evidence, Fix, Hit
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.base import Need
 from coach.rules.from_logs.ending_rule import EndingRule
-from coach.rules.from_logs.quoted_evidence import hits_of, own_frame, ranks_text
-from coach.rules.from_numbers.collective_order import BY_DUMPS, only_by_dumps, rank_table
+from coach.rules.from_logs.quoted_evidence import hits_of, own_frame
+from coach.rules.from_numbers.collective_order import hit_by_dumps
 
 _WHO = re.compile(r"mismatch between collectives on ranks\. Rank (\d+) .{0,300}?, but Rank (\d+) ")
 _ASPECTS = re.compile(r"differ in the following aspects:(?P<aspects>.*)")
@@ -32,9 +32,9 @@ class CollectiveMismatch(EndingRule):
         op.nbytes" (two ranks gave tensors of different size), NCCL's "Mismatched collective detected" and
         "message truncated" (MPI's, too), the messages of Horovod, Accelerate, DeepSpeed, JAX and TensorFlow
         about shapes that differ by rank, and the flight recorder's analysis. Dumps of torch's flight recorder
-        in which a rank made another call under the same number, also without a line in a log. Ranks that waited for each other
-        in gloo until the timeout, in different lines of the program: one in its backward pass, the other at a
-        barrier.
+        in which a rank made another call under the same number, also without a line in a log. Ranks that
+        waited for each other in gloo until the timeout, in different lines of the program: one in its
+        backward pass, the other at a barrier.
     Why it matters
         A collective ends only if all ranks make the same call. The ranks took different paths through the
         program before it.
@@ -64,17 +64,8 @@ class CollectiveMismatch(EndingRule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         hits = [*super().check(snapshot, history)]
-        odd = only_by_dumps(snapshot, history) if not hits else None
-        yield from hits
-        if odd is not None and odd.is_mismatch:
-            yield Hit(
-                summary=f"The ranks did not make the same call: {ranks_text(odd.ranks)} {odd.how}",
-                evidence=(BY_DUMPS, *rank_table(snapshot, odd)),
-                confidence=0.9,
-                subject=Subject(rank=odd.ranks[0]) if len(odd.ranks) == 1 else Subject(),
-                fixes=self.general,
-                severity=None if snapshot.has_ended else Severity.WARNING,
-            )
+        words = "The ranks did not make the same call"
+        yield from hits or hit_by_dumps(self.code, words, self.general, snapshot, history)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return hit.signature != "waited" or ("waited" in hit.fields and len(_places(hit, snapshot)) > 1)

@@ -14,13 +14,7 @@ from coach.model.training.stacks import StackBurst
 from coach.model.training.telemetry import HostSample
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import quote, ranks_text
-from coach.rules.from_numbers.collective_order import (
-    BY_DUMPS,
-    disagreement,
-    odd_ranks,
-    only_by_dumps,
-    rank_table,
-)
+from coach.rules.from_numbers.collective_order import disagreement, hit_by_dumps, odd_ranks, rank_table
 from coach.rules.from_numbers.rhythm import Silence, silence_of, started_s
 from coach.rules.from_numbers.stack_bursts import (
     burst_evidence,
@@ -44,8 +38,8 @@ class Hang(Rule):
         little power (ranks that spin in a collective), or idle GPUs with almost idle CPUs; without GPUs, idle
         CPUs. Or the stacks of the ranks, sampled after logs and metrics were silent for five minutes and ten
         times the usual step time: one rank stands in one line while the others wait for it, or all ranks
-        stand and use no CPU. If the stacks show work, half an hour of silence is info. Or the dumps of torch's
-        flight recorder differ by rank, and the job has written nothing since.
+        stand and use no CPU. If the stacks show work, half an hour of silence is info. Or the dumps of
+        torch's flight recorder differ by rank, and the job has written nothing since.
 
         A log alone, also of a job that coach did not launch: the program had reported at least twenty steps,
         and is silent for ten minutes, ten times its usual pause and three times its longest known pause. That
@@ -97,26 +91,13 @@ class Hang(Rule):
     idle_io_mib_s = Threshold(1, "MiB/s", "no process reads or writes much")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        look = _see_stacks(snapshot, "Take the stacks of all ranks now, before the job is cancelled")
         yield from (
             [*self._by_steps(snapshot, history)]
             or [*self._by_stacks(snapshot, history)]
-            or [*self._by_dumps(snapshot, history)]
+            or [*hit_by_dumps(self.code, "The training stands still", (look,), snapshot, history)]
             or [*self._by_silence(snapshot, history)]
             or [*_by_one_look(snapshot)]
-        )
-
-    def _by_dumps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        """A hit from dumps of torch's flight recorder, after which the running job has written nothing."""
-        odd = only_by_dumps(snapshot, history)
-        if odd is None or odd.is_mismatch or snapshot.state != "RUNNING":
-            return
-        yield Hit(
-            summary=f"The training stands still: {ranks_text(odd.ranks)} {odd.how}",
-            evidence=(BY_DUMPS, *rank_table(snapshot, odd)),
-            confidence=0.8,
-            subject=Subject(rank=odd.ranks[0]) if len(odd.ranks) == 1 else Subject(),
-            fixes=(_see_stacks(snapshot, "Take the stacks of all ranks now, before the job is cancelled"),),
-            since_s=last_sign(snapshot, history) or None,
         )
 
     def _by_silence(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -6,11 +6,11 @@ Two rules use it: a timeout and a hang show different signs, but the same flight
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Evidence
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.flight import Call, FlightRecord
 from coach.rules.from_logs.outcome import has_good_end
@@ -24,7 +24,6 @@ _SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce", "all_gather", "
 _MAX_SHOWN = 8
 _SETTLED_S = 60.0
 """Seconds in which the dumps of all ranks are written, and within which clocks agree."""
-BY_DUMPS = Evidence("no line of a log reports it: the dumps of torch's flight recorder show it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +58,47 @@ def odd_ranks(records: Iterable[FlightRecord]) -> OddRanks | None:
     return None
 
 
-def only_by_dumps(snapshot: TargetSnapshot, history: History) -> OddRanks | None:
-    """The odd ranks of dumps where no line of a log reports a timeout. None if the dumps are no sign of how the
-    training is now: it went on after them, was started again, or ended well; of a running job also while the
-    dumps of some ranks may still come."""
-    written_s = max((record.written_s or 0.0 for record in snapshot.flight), default=0.0)
+def hit_by_dumps(
+    code: str, words: str, fixes: tuple[Fix, ...], snapshot: TargetSnapshot, history: History
+) -> Iterator[Hit]:
+    """The hit of the rule `code` from dumps alone, where no line of a log reports a timeout. Other calls are
+    a mismatch (DST006); else a running job hangs (DST007), and any other had a timeout (DST005)."""
+    odd = odd_ranks(snapshot.flight) if _do_dumps_count(snapshot, history) else None
+    if odd is None:
+        return
+    if code == ("DST006" if odd.is_mismatch else "DST007" if snapshot.state == "RUNNING" else "DST005"):
+        yield Hit(
+            summary=f"{words}: {ranks_text(odd.ranks)} {odd.how}",
+            evidence=(
+                Evidence("no line of a log reports it: the dumps of torch's flight recorder show it"),
+                *rank_table(snapshot, odd),
+            ),
+            confidence=0.8,
+            subject=Subject(rank=odd.ranks[0]) if len(odd.ranks) == 1 else Subject(),
+            fixes=fixes,
+            severity=Severity.WARNING if snapshot.state is None else None,
+        )
+
+
+def _do_dumps_count(snapshot: TargetSnapshot, history: History) -> bool:
+    """False if there are none, if the training went on after the dumps, was started again or ended well, or if a line of a log
+    reports the timeout; in a running job also while the dumps of some ranks may still come."""
+    settled_s = max((record.written_s or 0.0 for record in snapshot.flight), default=0.0) + _SETTLED_S
     is_reported = any(hit.signature != "status" for hit in hits_of(snapshot, "DST005"))
-    if is_reported or snapshot.state == "COMPLETED" or has_good_end(snapshot):
-        return None
-    if max(newest_end(history) or 0.0, started_s(snapshot) or 0.0) > written_s + _SETTLED_S:
-        return None
-    if snapshot.state == "RUNNING":
-        is_settled = snapshot.now_s is not None and snapshot.now_s >= written_s + _SETTLED_S
-        if not is_settled or last_sign(snapshot, history) > written_s + _SETTLED_S:
-            return None
-    return odd_ranks(snapshot.flight)
+    if not snapshot.flight or is_reported or snapshot.state == "COMPLETED" or has_good_end(snapshot):
+        return False
+    if snapshot.state == "RUNNING" and (
+        (snapshot.now_s or 0.0) < settled_s or last_sign(snapshot, history) > settled_s
+    ):
+        return False
+    return max(newest_end(history) or 0.0, started_s(snapshot) or 0.0) <= settled_s
 
 
 def rank_table(
     snapshot: TargetSnapshot, odd: OddRanks | None, logged: Mapping[int, str] | None = None
 ) -> tuple[Evidence, ...]:
-    """A row for each rank, the odd ones first: its last call by its dump, by its lines in a log (`logged`), and
-    the place where it stands by the stacks that were sampled in the silence."""
+    """A row for each rank, the odd ones first: its last call by its dump, its lines in a log (`logged`), and
+    its place by the stacks that were sampled in the silence."""
     calls = odd.calls if odd is not None else {}
     columns = [{rank: call.text for rank, call in calls.items()}]
     columns += [{rank: f"its log: {words}" if calls else words for rank, words in (logged or {}).items()}]

@@ -80,8 +80,8 @@ class FlightRecorderSource:
         yield Reading(self.name, now_s, now_s - start_s, payload, None, self._target, num_bad)
 
     def _of_one_stop(self, paths: Sequence[Path]) -> Iterator[FlightRecord]:
-        """The records of the newest stop: each rank once. Files with one name but for the rank are of one stop;
-        older ones count only if they add ranks, as where each rank has a folder of its own."""
+        """The records of the newest stop: each rank once. Files with one name but for the rank are of one
+        stop; older ones count only if they add ranks, as where each rank has a folder of its own."""
         stops: dict[str, list[Path]] = {}
         for path in paths:
             if self._records.get(path):

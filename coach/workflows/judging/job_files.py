@@ -151,9 +151,9 @@ def belonging_of(io: Io, job: Job, paths: OutputPaths) -> Belonging:
 
 
 def dumps_in_cache(io: Io, own: Writer, others: Callable[[], Iterable[Writer]]) -> tuple[Path, ...]:
-    """The flight-recorder dumps where torch writes them if no other place is named: files of this user, written
-    while the job ran and no other job of the user did. Their names hold no job. `others` is called only if
-    there are dumps of that time.
+    """The flight-recorder dumps where torch writes them if no other place is named: files of this user,
+    written while the job ran and no other job of the user did. Their names hold no job. `others` is
+    called only if there are dumps of that time.
 
     Place: torch/csrc/distributed/c10d/FlightRecorder.cpp (2.9), and torchcomms' TORCHCOMM_FR_DUMP_TEMP_FILE.
     """

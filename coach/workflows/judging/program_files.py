@@ -66,8 +66,8 @@ def _look(io: Io, run_dir: Path, runs: Callable[[], Sequence[Run]]) -> Found:
 
 
 def run_dumps(io: Io, run_dir: Path, paths: OutputPaths, runs: Callable[[], Sequence[Run]]) -> Found:
-    """The flight-recorder dumps in the run's directory, and those in the user's cache that certainly belong to
-    this run."""
+    """The flight-recorder dumps in the run's directory, and those in the user's cache that certainly belong
+    to this run."""
     found = find_files(io, run_dir, dump_of, stays_inside=True)
     try:
         cached = _cached_dumps(io, read_run(io, run_dir), paths, runs)

@@ -232,8 +232,8 @@ def test_one_table_shows_each_rank_s_call_and_stack_with_the_odd_rank_first() ->
     assert finding.rule == "DST007"
     assert "the dumps point to rank 1, the stacks to rank 2" in "\n".join(texts)
     assert [text for text in texts if text.startswith("rank ") and "last called" in text] == [
-        f"rank {rank}: last called {number}, gloo:all_reduce of 4, unfinished since 1; 20 of 20 stacks {words}, "
-        "1 % of a CPU"
+        f"rank {rank}: last called {number}, gloo:all_reduce of 4, unfinished since 1; "
+        f"20 of 20 stacks {words}, 1 % of a CPU"
         for rank, number, words in (
             (1, 3, "in a collective, train.py:31 main()"),
             (0, 4, "in a collective, train.py:31 main()"),
