@@ -81,8 +81,8 @@ def hit_by_dumps(
 
 
 def _do_dumps_count(snapshot: TargetSnapshot, history: History) -> bool:
-    """False if there are none, if the training went on after the dumps, was started again or ended well, or if a line of a log
-    reports the timeout; in a running job also while the dumps of some ranks may still come."""
+    """False if there are none, if the training went on after them, was started again or ended well, or if a
+    line of a log reports the timeout; in a running job also while the dumps of some ranks may still come."""
     settled_s = max((record.written_s or 0.0 for record in snapshot.flight), default=0.0) + _SETTLED_S
     is_reported = any(hit.signature != "status" for hit in hits_of(snapshot, "DST005"))
     if not snapshot.flight or is_reported or snapshot.state == "COMPLETED" or has_good_end(snapshot):
