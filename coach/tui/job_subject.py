@@ -84,7 +84,9 @@ class JobSubject:
         parameters = self.run.parameters if self.run is not None else {}
         events = self.followed.events if self.followed is not None else ()
         tails = self.followed.log_tails if self.followed is not None else ()
-        return progress_told(self.history.curve, parameters, events, tails)
+        row = self.followed.job if self.followed is not None else None
+        used_s = row.time_used_s if row is not None else None
+        return progress_told(self.history.curve, parameters, events, tails, used_s)
 
 
 def run_named(context: Context, name: str) -> Run | None:

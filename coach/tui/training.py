@@ -120,7 +120,8 @@ def worst_of(found: Iterable[RankedFinding]) -> Finding | None:
 
 def _training(glance: Glance, target: TargetSnapshot) -> Training:
     parameters = target.run.parameters if target.run is not None else {}
-    progress = progress_told(glance.curve, parameters, target.events, target.log_tails)
+    used_s = target.job.time_used_s if target.job is not None else None
+    progress = progress_told(glance.curve, parameters, target.events, target.log_tails, used_s)
     return Training(glance, progress, recent_rate(glance.curve))
 
 

@@ -7,10 +7,14 @@ from types import MappingProxyType
 
 import pytest
 
+from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Verdict
 from coach.model.slurm.cluster import Job
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogTail
 from coach.render.text import plain
+from coach.sources.logs.printed_metrics import PrintedNumbers
 from coach.tui.key_guard import GUARD_S
 from coach.tui.keys import keys_of
 from coach.tui.mode import Mode
@@ -158,11 +162,12 @@ async def test_the_run_screen_shows_finding_curves_nodes_and_log(size: tuple[int
             "F fix",
             "loss NaN",
             "not finite from step 150",
+            "waits for data",
             "step 59 loss",
         ):
             assert part in text, part
         await driver.press("pagedown")
-        await driver.sees("waits for data")
+        await driver.sees("lr 1e+20")
         await driver.sees("node1")
 
 
@@ -181,6 +186,31 @@ async def test_a_foreign_job_opens_as_its_facts() -> None:
         await driver.press("down", "down", "enter")
         await driver.reaches("job")
         await driver.sees("vasp")
+
+
+async def test_the_page_of_a_foreign_job_shows_what_its_lines_print() -> None:
+    def line(step: int) -> str:
+        return f"step {step}/5000 loss {2.3 - step / 100:.2f} tokens/s 40946 data_time 0.2 step_time 0.5"
+
+    lines = [line(step) for step in range(121)]
+    history = History()
+    history.add_steps(PrintedNumbers().take(("\n".join(lines) + "\n").encode())[0])
+    job = replace(make_job("99"), raw_job_id="99", name="bert", state="RUNNING")
+    tails = (LogTail("slurm-99.out", 1, tuple(lines), 9000, len(lines)),)
+    session = FakeSession(
+        make_snapshot(
+            jobs=(job,),
+            targets=MappingProxyType({"99": TargetSnapshot("99", NOW_S, job=job, log_tails=tails)}),
+        ),
+        {"99": history},
+    )
+    async with opened(session, size=(80, 24)) as driver:
+        await driver.press("enter")
+        await driver.reaches("job")
+        await driver.sees("step 120 of 5,000, 40:40 left by its last 60 steps")
+        await driver.sees("waits for data 40% of it")
+        await driver.sees("40,946 tokens/s, steady")
+        await driver.sees("loss 1.1 at step 120, falls since step 0")
 
 
 async def test_a_run_that_is_looked_at_is_followed() -> None:

@@ -87,7 +87,7 @@ COLUMNS: dict[str, Text] = {
     "queue.submit": ("when the job was submitted", f"{_SQUEUE}, field SubmitTime", ""),
     "queue.progress": (
         "progress of the training: steps done, and steps planned",
-        f"{_METRICS}, step; the number of steps from run.json or its log",
+        f"{_METRICS}, step; the number of steps from run.json or the lines of its log",
         "",
     ),
     "queue.doing": (

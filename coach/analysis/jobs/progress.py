@@ -1,11 +1,17 @@
-"""How far a training is, and by how much it would exceed its time limit. Pure."""
+"""How far a training is, how fast it goes and where its loss goes, and by how much it would exceed its time
+limit. Pure.
+
+The same for a run of coach and for a foreign job, of which the printed lines are all that is known.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from coach.lookback.history import CurvePoint
@@ -21,6 +27,45 @@ _BAR = re.compile(
 )
 """The end of tqdm's line (tqdm/std.py, `format_meter`): `12/469 [00:31<19:40,  2.58s/it]`."""
 _MAX_BAR_LINE = 1024
+_COUNT = re.compile(
+    r"(?:\b(?:(?P<epoch>ep(?:och)?s?)|(?:global_|train_)?(?:steps?|iter(?:ation)?s?))['\"]?[\s:=#\[(]{1,12}"
+    r"|^\s{0,9}(?=\d{1,9}/\d{1,9}\s{1,3}[a-zA-Z]))(?P<n>\d{1,9})\s?/\s{0,9}(?P<total>\d{1,9})(?![\d/.%])",
+    re.IGNORECASE,
+)
+"""`step 120/5000`, `iteration      100/  500000`, `Epoch [3/80]`, `10/400 loss 2.1`."""
+_MAX_COUNT_LINE = 2048
+_MIN_EPOCHS = 2
+"""Each epoch holds many steps, so few show the pace."""
+_NUM_BLOCKS = 16
+_MIN_BLOCKS = 4
+"""A course of fewer values has no trend: three of them give one estimate of its noise."""
+_ERRORS = 4
+"""Standard errors by which two blocks must differ. Of 1,000 courses of noise alone, 15 have a trend then."""
+_FLAT_SHARE = 0.25
+"""Share of the course since its last turn. A loss that stood still for less time may fall on."""
+_LEAST_CHANGE = 0.005
+"""Share of the loss. Less is the rounding of a printed number."""
+_MIN_RATES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The measured speed of a training, in what its progress counts."""
+
+    steps_per_s: float
+    num_steps: int
+    """The number of newest steps by which it was measured."""
+    is_since_start: bool = False
+    """True if the lines have no times, so that the job's whole time was taken: its start-up is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """The direction of the loss, and the point from which it holds."""
+
+    word: str
+    """`falls`, `rises` or `is flat`."""
+    since: CurvePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +81,13 @@ class Progress:
     """True if the values come from a progress bar in the log. A bar may count the steps of one epoch only."""
     counter: Counter = Counter.STEP
     """What `step` counts."""
+    pace: Pace | None = None
+    """None if unknown, or if the values come from a progress bar."""
 
     def ends_late_by_s(self, limit_left_s: float | None) -> float | None:
         """Seconds by which the training would exceed its time limit; None if it would not, or if that is
         unknown."""
-        if self.is_bar and self.step < _MIN_STEPS:
+        if (self.is_bar and self.step < _MIN_STEPS) or (self.pace is not None and self.pace.is_since_start):
             return None
         if self.left_s is None or limit_left_s is None or self.left_s <= limit_left_s:
             return None
@@ -57,9 +104,7 @@ def progress_of(
     total = _planned_steps(parameters, events) if counter is Counter.STEP else None
     if counter is Counter.EPOCH and isinstance(epochs := parameters.get("epochs"), int):
         total = epochs if epochs >= step else None
-    pace = _pace(curve)
-    left_s = max(0, total - step) / pace if total is not None and pace else None
-    return Progress(step, total, left_s, counter=counter)
+    return _at_pace(Progress(step, total, None, counter=counter), _pace(curve))
 
 
 def progress_told(
@@ -67,17 +112,64 @@ def progress_told(
     parameters: Mapping[str, Any],
     events: Iterable[MetricEvent],
     tails: Sequence[LogTail],
+    used_s: float | None = None,
 ) -> Progress | None:
-    """The progress by the metrics, else by a progress bar in the log.
+    """The progress by the metrics, else by a progress bar in the log. `used_s`: seconds since the job began.
 
-    If the metrics do not say how long the training is, a progress bar that shows the loss replaces them.
+    If the metrics do not say how long the training is, a progress bar that shows the loss replaces them, or
+    the newest lines of the log tell it.
     """
     measured = progress_of(curve, parameters, events)
     if measured is None:
         return progress_in_log(tails)
-    if measured.num_steps is not None:
-        return measured
-    return progress_in_log(tails, "loss") or measured
+    if measured.num_steps is None:
+        if bar := progress_in_log(tails, "loss"):
+            return bar
+        measured = replace(measured, num_steps=_printed_total(curve, tails))
+    return _at_pace(measured, measured.pace or _pace_since_start(curve, used_s))
+
+
+def _at_pace(progress: Progress, pace: Pace | None) -> Progress:
+    if pace is None or progress.num_steps is None:
+        return replace(progress, pace=pace)
+    return replace(progress, left_s=max(0, progress.num_steps - progress.step) / pace.steps_per_s, pace=pace)
+
+
+def _printed_total(curve: Sequence[CurvePoint], tails: Iterable[LogTail]) -> int | None:
+    """The steps or epochs of the whole training by the newest lines of its log; None if they do not tell it.
+
+    A count of steps beside an epoch begins again in each: it is the whole only times the number of epochs.
+    """
+    first, newest = curve[0], curve[-1]
+    counts = list(_counts(tails))
+    epochs = next((int(count["total"]) for count in counts if count["epoch"]), None)
+    if newest.counter is Counter.EPOCH:
+        return epochs if epochs is not None and epochs >= newest.step else None
+    steps = [count for count in counts if not count["epoch"]]
+    if newest.counter is not Counter.STEP or not steps:
+        return None
+    # In a later epoch a count that has not begun again is that of the whole training.
+    may_begin_again = epochs is not None if newest.epoch is None else newest.epoch == first.epoch
+    for count in steps:
+        n, total = int(count["n"]), int(count["total"])
+        is_newest = n >= curve[len(curve) * 9 // 10].step and total >= newest.step
+        if is_newest and not may_begin_again:
+            return total
+    if epochs is None:
+        return None
+    whole = int(steps[0]["total"]) * (epochs - max(0, (first.epoch or 0) - 1))  # the epochs since its start
+    return whole if whole >= newest.step else None
+
+
+def _counts(tails: Iterable[LogTail]) -> Iterable[re.Match[str]]:
+    """The counts in the newest lines of the logs, the newest line first."""
+    for tail in tails:
+        for text in reversed(tail.lines):
+            yield from (
+                found
+                for found in _COUNT.finditer(text[:_MAX_COUNT_LINE])
+                if int(found["n"]) <= int(found["total"])
+            )
 
 
 def progress_in_log(tails: Iterable[LogTail], word: str = "") -> Progress | None:
@@ -94,9 +186,80 @@ def progress_in_log(tails: Iterable[LogTail], word: str = "") -> Progress | None
 
 def recent_rate(curve: Sequence[CurvePoint]) -> float | None:
     """Mean throughput of all ranks, over the newest tenth of the curve."""
-    rates = [p.samples_per_s for p in curve if p.samples_per_s is not None]
-    newest = rates[-max(1, len(rates) // 10) :]
+    return recent_mean(point.samples_per_s for point in curve)
+
+
+def recent_mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the newest tenth of the known values; None if there are none."""
+    known = [value for value in values if value is not None]
+    newest = known[-max(1, len(known) // 10) :]
     return sum(newest) / len(newest) if newest else None
+
+
+def throughput(curve: Sequence[CurvePoint]) -> tuple[str, list[float | None]]:
+    """The unit in which the speed of a training is known, and the speed at each point: samples/s, else
+    tokens/s, else steps/s."""
+    samples = [point.samples_per_s for point in curve]
+    if any(samples):
+        return "samples/s", samples
+    tokens = [point.tokens_per_s for point in curve]
+    if any(tokens):
+        return "tokens/s", tokens
+    unit = "epochs/s" if curve and curve[-1].counter is Counter.EPOCH else "steps/s"
+    return unit, [1 / point.step_time_s if point.step_time_s else None for point in curve]
+
+
+def speed_ratio(rates: Iterable[float | None]) -> float | None:
+    """The median rate of the newest quarter over that of the first one behind the start, which is slow; None
+    for few points."""
+    known = [rate for rate in rates if rate]
+    known = known[len(known) // 10 :]
+    quarter = len(known) // 4
+    return median(known[-quarter:]) / median(known[:quarter]) if len(known) >= _MIN_RATES else None
+
+
+def is_early(curve: Sequence[CurvePoint]) -> bool:
+    """True while the steps are too few to judge the loss or the speed."""
+    num_steps = max(sum(point.num_steps for point in curve), curve[-1].step - curve[0].step) if curve else 0
+    return num_steps < (_MIN_EPOCHS if curve and curve[-1].counter is Counter.EPOCH else _MIN_STEPS)
+
+
+def loss_trend(curve: Sequence[CurvePoint]) -> Trend | None:
+    """The direction of the loss since it last turned; None while it is too early.
+
+    The medians of up to 16 blocks are followed from turn to turn. A turn counts if it is larger than the
+    noise of a block explains. The noise of a value is estimated from its second differences, to which a
+    steady fall adds nothing. The loss is flat if it stands still where its fall, at an even pace, would have
+    shown.
+    """
+    points = [(p, p.loss) for p in curve if p.loss is not None and math.isfinite(p.loss)]
+    size = -(-len(points) // _NUM_BLOCKS) or 1
+    starts = range(len(points) % size, len(points), size)
+    if is_early(curve) or len(starts) < _MIN_BLOCKS:
+        return None
+    # The first block holds the rest of the division too.
+    blocks = [
+        (median(loss for _, loss in points[at : at + size]), points[at if at >= size else 0][0])
+        for at in starts
+    ]
+    changes = [after - before for before, after in pairwise(loss for _, loss in points)]
+    sigma = 1.4826 / math.sqrt(6) * median(abs(after - before) for before, after in pairwise(changes))
+    last = blocks[-1][0]
+    error = max(_ERRORS * sigma * math.sqrt(2 / size), _LEAST_CHANGE * abs(last))
+    word, since, low, high = "is flat", 0, 0, 0
+    for place, (level, _) in enumerate(blocks):
+        if word != "falls" and level < blocks[high][0] - error:
+            word, since, low = "falls", high, place
+        elif word != "rises" and level > blocks[low][0] + error:
+            word, since, high = "rises", low, place
+        low = place if level <= blocks[low][0] else low
+        high = place if level >= blocks[high][0] else high
+    flat = len(blocks) - 1
+    while flat > 0 and abs(blocks[flat - 1][0] - last) <= error:
+        flat -= 1
+    share = (len(blocks) - flat) / (len(blocks) - since)
+    is_flat = share > _FLAT_SHARE and abs(blocks[since][0] - last) * share >= 2 * error
+    return Trend("is flat", blocks[flat][1]) if is_flat or not flat else Trend(word, blocks[since][1])
 
 
 def _planned_steps(parameters: Mapping[str, Any], events: Iterable[MetricEvent]) -> int | None:
@@ -113,20 +276,30 @@ def _planned_steps(parameters: Mapping[str, Any], events: Iterable[MetricEvent])
     return None
 
 
-def _pace(curve: Sequence[CurvePoint]) -> float | None:
-    """Steps per second over the newest tenth of the curve. The part is longer if it would have fewer than
-    _MIN_STEPS or last less than _MIN_TIME_S."""
-    newest = curve[-1]
-    if newest.time_s is None:
-        return None
-    first = len(curve) - max(1, len(curve) // 10) - 1
-    for point in reversed(curve[: max(1, first + 1)]):
-        if point.time_s is None:
-            continue
-        num_steps, time_s = newest.step - point.step, newest.time_s - point.time_s
-        if num_steps >= _MIN_STEPS and time_s >= _MIN_TIME_S:
-            return num_steps / time_s
+def _pace(curve: Sequence[CurvePoint]) -> Pace | None:
+    """The pace over the newest tenth of the curve, by the times of the steps, else by their step times. The
+    part is longer if it would have fewer than _MIN_STEPS or last less than _MIN_TIME_S."""
+    newest, taken_s = curve[-1], 0.0
+    least = _MIN_EPOCHS if newest.counter is Counter.EPOCH else _MIN_STEPS
+    for place in range(len(curve) - 2, -1, -1):
+        point, after = curve[place], curve[place + 1]
+        num_steps = newest.step - point.step
+        taken_s += (after.step_time_s or math.nan) * (after.step - point.step)
+        time_s = taken_s
+        if newest.time_s is not None:
+            time_s = newest.time_s - point.time_s if point.time_s is not None else math.nan
+        is_tenth = len(curve) - 1 - place >= len(curve) // 10
+        if is_tenth and num_steps >= least and time_s >= _MIN_TIME_S:
+            return Pace(num_steps / time_s, num_steps)
     return None
+
+
+def _pace_since_start(curve: Sequence[CurvePoint], used_s: float | None) -> Pace | None:
+    """The pace since the job began, for steps without any time."""
+    num_steps = curve[-1].step - curve[0].step
+    if used_s is None or used_s < _MIN_TIME_S or is_early(curve) or num_steps < 1:
+        return None
+    return Pace(num_steps / used_s, num_steps, is_since_start=True)
 
 
 def _clock_s(text: str) -> float | None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from coach.analysis.jobs.progress import throughput
 from coach.analysis.measured.gpu_course import course, shown_gpus
 from coach.analysis.measured.gpu_quantities import GpuKey
 from coach.analysis.teaching.withheld_findings import why_withheld
@@ -102,23 +103,25 @@ def course_lines(
     return chart_lines(charts, width, height, axis, names, notes, next_key)
 
 
-def _rate_text(samples_per_s: float | None, tokens_per_sample: int | None) -> str:
-    text = f"{number(samples_per_s)} samples/s"
-    if samples_per_s is None or tokens_per_sample is None:
+def _rate_text(rate: float | None, unit: str, tokens_per_sample: int | None) -> str:
+    text = f"{number(rate)} {unit}"
+    if rate is None or tokens_per_sample is None or unit != "samples/s":
         return text
-    return f"{text} · {number(samples_per_s * tokens_per_sample)} tokens/s"
+    return f"{text} · {number(rate * tokens_per_sample)} tokens/s"
 
 
 def step_charts(
     history: History, axis: XAxis, view: CourseView, events: Sequence[MetricEvent] = ()
 ) -> list[Chart]:
-    """Charts of loss, samples/s, and step time with the wait for data in it; empty if there are no steps."""
+    """Charts of loss, samples/s or tokens/s, and step time with the wait for data in it; empty if there are no
+    steps."""
     curve = history.curve
     if not curve:
         return []
     at = [point.time_s if axis.is_time else float(point.step) for point in curve]
     losses = _points(at, [point.loss for point in curve])
-    rates = _points(at, [point.samples_per_s for point in curve])
+    unit, speeds = throughput(curve)
+    rates = _points(at, speeds)
     shares = _points(at, [point.wait_pct for point in curve])
     times = _points(at, [point.step_time_s for point in curve])
     held_out = _held_out(events, axis)
@@ -141,10 +144,10 @@ def step_charts(
         ),
         Chart(
             "throughput",
-            _rate_text(newest_value(rates), view.tokens_per_sample),
+            _rate_text(newest_value(rates), unit, view.tokens_per_sample),
             (rates,),
             from_zero=True,
-            short="samples/s",
+            short=unit,
             now=number(newest_value(rates), 3),
         ),
         Chart(
@@ -164,6 +167,8 @@ def step_charts(
             now=seconds(newest_value(times)),
         ),
     ]
+    if unit not in ("samples/s", "tokens/s"):
+        del charts[1]  # the step time shows it
     return [chart for chart in charts if chart.title == "loss" or newest_value(chart.lines[0]) is not None]
 
 

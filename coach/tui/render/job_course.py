@@ -13,7 +13,7 @@ MIN_HEIGHT = 9
 
 
 def course_rows(page: JobSubject, width: int, height: int) -> list[Line]:
-    """The job's charts above one axis, its events, and the wait of a step for data; empty if nothing was
+    """Where its training stands, and its charts above one axis with its events; empty if nothing was
     measured."""
     run, history, followed = page.run, page.history, page.followed
     started_s = run.started_time_s if run is not None else None
@@ -30,7 +30,9 @@ def course_rows(page: JobSubject, width: int, height: int) -> list[Line]:
     )
     tokens = run.tokens_per_sample if run is not None else None
     view = CourseView(page.is_log, page.first_chart, tokens)
-    paced = [runs.step_time_line(history.curve, width)] if history.curve else []
+    progress = page.progress
+    pace = progress.pace if progress is not None else None
+    paced = runs.pace_lines(history.curve, pace, width) if history.curve else []
     room = max(MIN_HEIGHT, height - len(paced))
     key = page.label("quantity")
-    return [*course_lines(history, axis, notes, width, room, view, key, events), *paced]
+    return [*paced, *course_lines(history, axis, notes, width, room, view, key, events)]

@@ -70,6 +70,7 @@ class _Quantity:
 _QUANTITIES = (
     _Quantity("loss", "loss", lambda point: point.loss, from_zero=False),
     _Quantity("throughput", "samples/s", lambda point: point.samples_per_s, " samples/s"),
+    _Quantity("tokens", "tokens/s", lambda point: point.tokens_per_s, " tokens/s"),
     _Quantity("data wait", "data wait", lambda point: point.wait_pct, " %", 100.0),
     _Quantity("step time", "step time", lambda point: point.step_time_s, " s"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coach.analysis.jobs.progress import Progress
-from coach.render.text import Line, Span, clip, clock, line, muted, strong
+from coach.render.text import Line, Span, clip, clock, line, line_width, muted, plural, strong
 from coach.tui.render.curve import bar
 
 _BAR_WIDTH = 12
@@ -24,9 +24,12 @@ def progress_lines(
         ]
     elif used_s is not None:
         spans += [Span(f" {clock(used_s)} used"), muted(", no time limit is known")]
-    if progress is not None:
-        spans += [muted(" · " if spans else " "), *_step_spans(progress)]
-    rows = [clip(line(*spans), width)] if spans else []
+    steps = _step_spans(progress) if progress is not None else []
+    together = line(*spans, muted(" · "), *steps)
+    if spans and steps and line_width(together) <= width:
+        rows = [together]
+    else:
+        rows = [clip(row, width) for row in (line(*spans), line(" ", *steps) if steps else ()) if row]
     late_s = progress.ends_late_by_s(left_s) if progress is not None else None
     if progress is not None and late_s is not None:
         text = f" ▲ will not finish before its limit: at this pace it ends {clock(late_s)} after it"
@@ -40,6 +43,10 @@ def _step_spans(progress: Progress) -> list[Span]:
         muted("progress bar " if progress.is_bar else f"{progress.counter.word} "),
         strong(f"{progress.step:,}{of}"),
     ]
-    if progress.left_s:
+    if progress.left_s != 0:
         spans.append(Span(f", {clock(progress.left_s)} left"))
+    if progress.left_s and (pace := progress.pace) is not None:
+        steps = plural(pace.num_steps, progress.counter.word)
+        by = f"its {steps} since its start" if pace.is_since_start else f"its last {steps}"
+        spans.append(muted(f" by {by}"))
     return spans

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coach.analysis.comparing.time_to_target import target_words, time_to_target
+from coach.analysis.jobs.progress import (
+    Pace,
+    is_early,
+    loss_trend,
+    recent_mean,
+    speed_ratio,
+    throughput,
+)
 from coach.analysis.jobs.segments import segment_words
 from coach.lookback.history import CurvePoint
 from coach.model.slurm.cluster import is_final
@@ -26,14 +35,17 @@ from coach.render.text import (
     line,
     line_width,
     muted,
+    number,
     plural,
     printable,
     seconds,
     strong,
     wrap,
 )
-from coach.tui.render.curve import bar
 from coach.tui.render.runs import is_elsewhere
+
+_STEADY = 0.1
+"""A change of speed below this share is no trend."""
 
 
 def head_line(
@@ -158,41 +170,49 @@ def parameters_text(parameters: Mapping[str, Any]) -> str:
     return "  ".join(f"{printable(name)} {value_text(parameters[name])}" for name in names)
 
 
-def step_time_line(curve: Sequence[CurvePoint], width: int) -> Line:
-    """The steps, and the recent data time as a share of the step time, with a bar."""
-    timed = [p for p in curve if p.step_time_s]
-    if not timed:
-        return line(muted(" step time: not measured yet"))
-    newest = timed[-max(1, len(timed) // 10) :]
-    step_time = _mean_per_step((p.step_time_s, p.num_steps) for p in newest)
-    data_time = _mean_per_step((p.data_time_s, p.num_steps) for p in newest)
-    share = data_time / step_time if data_time is not None and step_time else None
-    bar_width = max(4, min(20, width - 58))
-    tone: Tone = "warning" if share is not None and share > 0.3 else ""
-    waits = (
-        (muted("  its wait for data was not measured"),)
-        if data_time is None
-        else (
-            muted("  waits for data "),
-            f"{seconds(data_time)}  ",
-            Span(bar(share, bar_width), tone or "accent"),
-            *(() if share is None else (Span(f" {share:.0%} of the step", tone),)),
-        )
+def pace_lines(curve: Sequence[CurvePoint], pace: Pace | None, width: int) -> list[Line]:
+    """Where the training stands: its newest step and loss, its throughput, the share of a step that waits for
+    data, and the trends of loss and speed. `pace` stands in for a throughput that the steps do not tell."""
+    newest, trend = curve[-1], _trend_text(curve)
+    step_time, data_time = (
+        recent_mean(p.step_time_s for p in curve),
+        recent_mean(p.data_time_s for p in curve),
     )
-    return clip(
+    share = min(1.0, data_time / step_time) if data_time is not None and step_time else None
+    tone: Tone = "warning" if share is not None and share > 0.3 and not is_early(curve) else ""
+    waits = UNKNOWN if share is None else f"{share:.0%} of it"
+    parts = [
+        line(muted(f"{newest.counter.word} time "), seconds(step_time)),
+        line(muted("waits for data "), Span(waits, tone)),
+        line(_throughput_text(curve, pace)),
         line(
-            strong(f" {curve[-1].counter.word} {curve[-1].step:,}"),
-            muted("  takes "),
-            seconds(step_time),
-            *waits,
+            muted("loss "), number(newest.loss, 3), muted(f" at {newest.counter.word} {newest.step:,}"), trend
         ),
-        width,
-    )
+    ]
+    rows = [line(" ", *parts[0])]
+    for part in parts[1:]:
+        longer = line(*rows[-1], muted(" · "), *part)
+        rows[-1:] = [longer] if line_width(longer) <= width else [rows[-1], line(" ", *part)]
+    return [clip(row, width) for row in rows]
 
 
-def _mean_per_step(times: Iterable[tuple[float | None, int]]) -> float | None:
-    """The mean time of a step, from pairs of (mean time, number of steps)."""
-    known = [(time_s, num_steps) for time_s, num_steps in times if time_s is not None]
-    if not known:
-        return None
-    return sum(time_s * num_steps for time_s, num_steps in known) / sum(num_steps for _, num_steps in known)
+def _throughput_text(curve: Sequence[CurvePoint], pace: Pace | None) -> str:
+    unit, rates = throughput(curve)
+    rate, ratio = recent_mean(rates), speed_ratio(rates)
+    if rate is None and pace is not None:
+        rate = pace.steps_per_s
+    text = f"{number(rate, 3)} {unit}"
+    if ratio is None or is_early(curve):
+        return text
+    if abs(ratio - 1) < _STEADY:
+        return f"{text}, steady"
+    return f"{text}, {max(ratio, 1 / ratio):.1f} times {'faster' if ratio > 1 else 'slower'} than at first"
+
+
+def _trend_text(curve: Sequence[CurvePoint]) -> str:
+    loss, trend = curve[-1].loss, loss_trend(curve)
+    if loss is None or not math.isfinite(loss):
+        return ""
+    if trend is None:
+        return ", too early for a trend"
+    return f", {trend.word} since {trend.since.counter.word} {trend.since.step:,}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from coach.analysis.jobs.progress import throughput
 from coach.model.slurm.cluster import Node, Partition
 from coach.model.training.run import Run
 from coach.render.severity import state_span
@@ -120,10 +121,9 @@ def _block(head: Line, training: Training, width: int, height: int, num_curves: 
     loss = curve_lines("loss", losses, each, height - 1, counted_by=by)
     both = loss
     if num_curves == 2:
-        rates = [(point.step, point.samples_per_s) for point in curve]
-        rate = curve_lines(
-            "throughput", rates, each, height - 1, "samples/s", starts_at_zero=True, counted_by=by
-        )
+        unit, speeds = throughput(curve)
+        rates = [(point.step, speed) for point, speed in zip(curve, speeds, strict=True)]
+        rate = curve_lines("throughput", rates, each, height - 1, unit, starts_at_zero=True, counted_by=by)
         both = [(*pad(one, each), *other) for one, other in zip(loss, rate, strict=True)]
     rows = [head, *both]
     rows += [BLANK] * (height - len(rows))

@@ -60,6 +60,19 @@ def test_steps_without_a_time_have_an_axis_of_steps() -> None:
     assert axis_of(History(), None, NOW_S, is_live=True) is None
 
 
+def test_tokens_per_second_are_a_chart_and_steps_per_second_are_the_step_time() -> None:
+    def history(tokens_per_s: float | None) -> History:
+        made = History()
+        for step in range(100):
+            made.add_steps([Step(0, step, None, loss=2.0, step_time_s=0.5, tokens_per_s=tokens_per_s)])
+        return made
+
+    assert "throughput 41,000 tokens/s" in "\n".join(drawn(history(41_000.0), 78, 34))
+    shown = "\n".join(drawn(history(None), 78, 34))
+    assert "throughput" not in shown
+    assert "step time 500 ms" in shown
+
+
 def test_a_loss_that_is_not_finite_is_named_in_the_title() -> None:
     assert "loss NaN ✖ not finite from step 150" in drawn(make_history(lost_at=150), 78, 9)[0]
 

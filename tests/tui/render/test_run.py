@@ -6,19 +6,21 @@ from dataclasses import replace
 
 import pytest
 
+from coach.analysis.jobs.progress import Pace, Progress
 from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis, Fix, Verdict
-from coach.model.training.metrics import MetricEvent
+from coach.model.training.metrics import MetricEvent, Step
 from coach.model.training.telemetry import SensorGap
 from coach.render.text import Line, line_width, plain
 from coach.tui.render.finding import finding_detail, findings_lines
 from coach.tui.render.job import job_head
 from coach.tui.render.nodes import node_lines, rank_lines
+from coach.tui.render.progress import progress_lines
 from coach.tui.render.run import (
     head_line,
+    pace_lines,
     parameters_lines,
     parent_lines,
-    step_time_line,
     target_lines,
     times_text,
 )
@@ -75,7 +77,6 @@ def test_each_value_of_a_node_has_its_age() -> None:
 def test_a_run_without_measurements_yet_says_so() -> None:
     assert "nothing measured on the nodes yet" in text(node_lines(History(), [], None, NOW_S, 80))
     assert "no rank has written a step yet" in text(rank_lines(History(), 80))
-    assert "not measured yet" in text([step_time_line([], 80)])
 
 
 def test_the_slowest_rank_is_named() -> None:
@@ -93,7 +94,8 @@ def test_nothing_is_wider_than_its_pane(width: int) -> None:
     rows = [
         *node_lines(history, [GAP], True, NOW_S, width),
         *rank_lines(history, width),
-        step_time_line(history.curve, width),
+        *pace_lines(history.curve, None, width),
+        *progress_lines(Progress(200, 5000, 2000.0, pace=Pace(2.4, 120)), 600.0, 1e6, width),
         *findings_lines(nan_diagnosis(), width, True, shipped),
         head_line(run, make_target(run), "RUNNING", NOW_S, width),
         *parent_lines(run, width, shipped),
@@ -152,3 +154,55 @@ def test_a_long_name_leaves_room_for_the_job_and_its_partition() -> None:
     assert len(shown) <= 80
     assert "n… " in shown
     assert "partition" in shown
+
+
+def foreign_history(num_steps: int, slows: float = 1.0, **more: float) -> History:
+    """The steps of a foreign job, as its lines tell them."""
+    history = History()
+    for step in range(num_steps):
+        time_s = 0.5 * (slows if step > num_steps / 2 else 1.0)
+        told = {
+            "data_time_s": 0.2 * time_s / 0.5,
+            "step_time_s": time_s,
+            "tokens_per_s": 20_000 / time_s,
+        } | more
+        history.add_steps([Step(0, step, None, loss=2.3 - step / 1000, **told)])
+    return history
+
+
+def test_the_pace_of_a_foreign_job_names_each_quantity_that_its_lines_tell() -> None:
+    assert text(pace_lines(foreign_history(400).curve, None, 80)).splitlines() == [
+        " step time 500 ms · waits for data 40% of it · 40,000 tokens/s, steady",
+        " loss 1.9 at step 399, falls since step 0",
+    ]
+    slower = text(pace_lines(foreign_history(400, slows=1.5).curve, None, 80))
+    assert "26,667 tokens/s, 1.5 times slower than at first" in slower
+    samples = foreign_history(400, samples_per_s=64.0)
+    assert "64 samples/s, steady" in text(pace_lines(samples.curve, None, 80))
+
+
+def test_the_pace_of_few_steps_is_too_early_for_a_trend_and_warns_of_nothing() -> None:
+    history = foreign_history(17, data_time_s=0.43)
+    rows = pace_lines(history.curve, None, 80)
+    assert text(rows).splitlines() == [
+        " step time 500 ms · waits for data 86% of it · 40,000 tokens/s",
+        " loss 2.28 at step 16, too early for a trend",
+    ]
+    assert not [span for row in rows for span in row if span.tone == "warning"]
+
+
+def test_lines_without_times_take_their_pace_from_the_progress_and_say_dashes() -> None:
+    history = History()
+    history.add_steps(Step(0, step, None, loss=2.3 - step / 100) for step in range(100))
+    pace = Pace(1.99, 99, is_since_start=True)
+    shown = text(pace_lines(history.curve, pace, 80))
+    assert shown.startswith(" step time – · waits for data – · 1.99 steps/s")
+    shown = text(progress_lines(Progress(99, 5000, 2460.0, pace=pace), 51.0, 1800.0, 80))
+    assert "step 99 of 5,000, 41:00 left by its 99 steps since its start" in shown
+    assert "will not finish" not in shown
+
+
+def test_a_time_left_names_the_steps_that_it_was_measured_by() -> None:
+    known = progress_lines(Progress(120, 5000, 2440.0, pace=Pace(2.0, 100)), 60.0, 7200.0, 120)
+    assert text(known).endswith("of 2:00:00 · step 120 of 5,000, 40:40 left by its last 100 steps")
+    assert text(progress_lines(Progress(120, None, None), 60.0, 7200.0, 80)).endswith("· step 120, – left")
