@@ -75,6 +75,19 @@ class CurvePoint:
         return min(100.0, 100.0 * self.data_time_s / self.step_time_s)
 
 
+def throughput(curve: Sequence[CurvePoint]) -> tuple[str, list[float | None]]:
+    """The unit in which the speed of a training is known, and the speed at each point: samples/s, else
+    tokens/s, else steps/s."""
+    samples = [point.samples_per_s for point in curve]
+    if any(samples):
+        return "samples/s", samples
+    tokens = [point.tokens_per_s for point in curve]
+    if any(tokens):
+        return "tokens/s", tokens
+    unit = "epochs/s" if curve and curve[-1].counter is Counter.EPOCH else "steps/s"
+    return unit, [1 / point.step_time_s if point.step_time_s else None for point in curve]
+
+
 class Curve:
     """A whole run in at most MAX_CURVE_POINTS points. When it is full, neighbouring points are merged, and
     each point then holds twice as many steps."""

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from coach.lookback import history as history_module
-from coach.lookback.history import History
+from coach.lookback.history import CurvePoint, History, throughput
 from coach.model.training.metrics import Step
 from coach.model.training.telemetry import (
     GpuEvent,
@@ -162,3 +162,13 @@ def test_steps_of_very_many_ranks_keep_within_their_bound() -> None:
     history.add_steps(step(n, rank=511) for n in range(2, 700))
     assert len(history.steps(511)) == history_module.MAX_STEPS / 512
     assert history.steps(511)[-1].step == 699
+
+
+def test_speed_is_known_in_the_unit_that_the_program_reports() -> None:
+    def point(time_s: float | None, tokens: float | None = None, samples: float | None = None) -> CurvePoint:
+        return CurvePoint(1, 1, None, 1.0, samples, None, time_s, tokens_per_s=tokens)
+
+    assert throughput([point(0.5, 900.0, 8.0)]) == ("samples/s", [8.0])
+    assert throughput([point(0.5), point(0.5, 900.0)]) == ("tokens/s", [None, 900.0])
+    assert throughput([point(0.5), point(None)]) == ("steps/s", [2.0, None])
+    assert throughput([]) == ("steps/s", [])

@@ -136,29 +136,34 @@ def _at_pace(progress: Progress, pace: Pace | None) -> Progress:
 
 
 def _printed_total(curve: Sequence[CurvePoint], tails: Iterable[LogTail]) -> int | None:
-    """The steps or epochs of the whole training by the newest lines of its log; None if they do not tell it.
-
-    A count of steps beside an epoch begins again in each: it is the whole only times the number of epochs.
-    """
-    first, newest = curve[0], curve[-1]
-    counts = list(_counts(tails))
+    """The steps or epochs of the whole training by the newest lines of its log; None if unknown."""
+    counts, newest = list(_counts(tails)), curve[-1]
     epochs = next((int(count["total"]) for count in counts if count["epoch"]), None)
-    if newest.counter is Counter.EPOCH:
-        return epochs if epochs is not None and epochs >= newest.step else None
-    steps = [count for count in counts if not count["epoch"]]
-    if newest.counter is not Counter.STEP or not steps:
-        return None
+    if newest.counter is Counter.STEP:
+        steps = [(int(count["n"]), int(count["total"])) for count in counts if not count["epoch"]]
+        whole = _planned_by_counts(curve, steps, epochs) if steps else None
+    else:
+        whole = epochs if newest.counter is Counter.EPOCH else None
+    return whole if whole is not None and whole >= newest.step else None
+
+
+def _planned_by_counts(
+    curve: Sequence[CurvePoint], steps: Sequence[tuple[int, int]], epochs: int | None
+) -> int | None:
+    """The steps of the whole training. A count of steps within an epoch begins again in the next: it is the
+    whole only times the number of epochs."""
+    first, newest = curve[0], curve[-1]
     # In a later epoch a count that has not begun again is that of the whole training.
     may_begin_again = epochs is not None if newest.epoch is None else newest.epoch == first.epoch
-    for count in steps:
-        n, total = int(count["n"]), int(count["total"])
-        is_newest = n >= curve[len(curve) * 9 // 10].step and total >= newest.step
-        if is_newest and not may_begin_again:
-            return total
+    if not may_begin_again:
+        tenth = curve[len(curve) * 9 // 10].step
+        known = next((total for n, total in steps if n >= tenth and total >= newest.step), None)
+        if known is not None:
+            return known
     if epochs is None:
         return None
-    whole = int(steps[0]["total"]) * (epochs - max(0, (first.epoch or 0) - 1))  # the epochs since its start
-    return whole if whole >= newest.step else None
+    num_before = max(0, (first.epoch or 0) - 1)  # a resumed training; its steps count from there
+    return steps[0][1] * (epochs - num_before)
 
 
 def _counts(tails: Iterable[LogTail]) -> Iterable[re.Match[str]]:
@@ -196,19 +201,6 @@ def recent_mean(values: Iterable[float | None]) -> float | None:
     return sum(newest) / len(newest) if newest else None
 
 
-def throughput(curve: Sequence[CurvePoint]) -> tuple[str, list[float | None]]:
-    """The unit in which the speed of a training is known, and the speed at each point: samples/s, else
-    tokens/s, else steps/s."""
-    samples = [point.samples_per_s for point in curve]
-    if any(samples):
-        return "samples/s", samples
-    tokens = [point.tokens_per_s for point in curve]
-    if any(tokens):
-        return "tokens/s", tokens
-    unit = "epochs/s" if curve and curve[-1].counter is Counter.EPOCH else "steps/s"
-    return unit, [1 / point.step_time_s if point.step_time_s else None for point in curve]
-
-
 def speed_ratio(rates: Iterable[float | None]) -> float | None:
     """The median rate of the newest quarter over that of the first one behind the start, which is slow; None
     for few points."""
@@ -228,38 +220,52 @@ def loss_trend(curve: Sequence[CurvePoint]) -> Trend | None:
     """The direction of the loss since it last turned; None while it is too early.
 
     The medians of up to 16 blocks are followed from turn to turn. A turn counts if it is larger than the
-    noise of a block explains. The noise of a value is estimated from its second differences, to which a
-    steady fall adds nothing. The loss is flat if it stands still where its fall, at an even pace, would have
-    shown.
+    noise of a block explains.
     """
     points = [(p, p.loss) for p in curve if p.loss is not None and math.isfinite(p.loss)]
     size = -(-len(points) // _NUM_BLOCKS) or 1
     starts = range(len(points) % size, len(points), size)
     if is_early(curve) or len(starts) < _MIN_BLOCKS:
         return None
-    # The first block holds the rest of the division too.
-    blocks = [
-        (median(loss for _, loss in points[at : at + size]), points[at if at >= size else 0][0])
-        for at in starts
-    ]
-    changes = [after - before for before, after in pairwise(loss for _, loss in points)]
-    sigma = 1.4826 / math.sqrt(6) * median(abs(after - before) for before, after in pairwise(changes))
-    last = blocks[-1][0]
-    error = max(_ERRORS * sigma * math.sqrt(2 / size), _LEAST_CHANGE * abs(last))
+    levels = [median(loss for _, loss in points[at : at + size]) for at in starts]
+    noise = _noise_of([loss for _, loss in points])
+    error = max(_ERRORS * noise * math.sqrt(2 / size), _LEAST_CHANGE * abs(levels[-1]))
+    word, since = _last_turn(levels, error)
+    flat = _flat_from(levels, since, error)
+    if flat is not None:
+        word, since = "is flat", flat
+    return Trend(word, points[starts[since] if since else 0][0])
+
+
+def _flat_from(levels: Sequence[float], since: int, error: float) -> int | None:
+    """The place from which the loss stands still, if its change since the last turn, at an even pace, would
+    have shown there."""
+    flat = max(
+        (place + 1 for place, level in enumerate(levels) if abs(level - levels[-1]) > error), default=0
+    )
+    share = (len(levels) - flat) / (len(levels) - since)
+    has_shown = share > _FLAT_SHARE and abs(levels[since] - levels[-1]) * share >= 2 * error
+    return flat if has_shown or not flat else None
+
+
+def _noise_of(losses: Sequence[float]) -> float:
+    """The standard deviation of a single value, from the second differences: a steady fall adds nothing to
+    them."""
+    changes = [after - before for before, after in pairwise(losses)]
+    return 1.4826 / math.sqrt(6) * median(abs(after - before) for before, after in pairwise(changes))
+
+
+def _last_turn(levels: Sequence[float], error: float) -> tuple[str, int]:
+    """The direction behind the last turn that is larger than the error, and the place of the turn."""
     word, since, low, high = "is flat", 0, 0, 0
-    for place, (level, _) in enumerate(blocks):
-        if word != "falls" and level < blocks[high][0] - error:
+    for place, level in enumerate(levels):
+        if word != "falls" and level < levels[high] - error:
             word, since, low = "falls", high, place
-        elif word != "rises" and level > blocks[low][0] + error:
+        elif word != "rises" and level > levels[low] + error:
             word, since, high = "rises", low, place
-        low = place if level <= blocks[low][0] else low
-        high = place if level >= blocks[high][0] else high
-    flat = len(blocks) - 1
-    while flat > 0 and abs(blocks[flat - 1][0] - last) <= error:
-        flat -= 1
-    share = (len(blocks) - flat) / (len(blocks) - since)
-    is_flat = share > _FLAT_SHARE and abs(blocks[since][0] - last) * share >= 2 * error
-    return Trend("is flat", blocks[flat][1]) if is_flat or not flat else Trend(word, blocks[since][1])
+        low = place if level <= levels[low] else low
+        high = place if level >= levels[high] else high
+    return word, since
 
 
 def _planned_steps(parameters: Mapping[str, Any], events: Iterable[MetricEvent]) -> int | None:

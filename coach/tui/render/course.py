@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from coach.analysis.jobs.progress import throughput
 from coach.analysis.measured.gpu_course import course, shown_gpus
 from coach.analysis.measured.gpu_quantities import GpuKey
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.lookback.history import History
+from coach.lookback.history import History, throughput
 from coach.model.judging.finding import Diagnosis
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.telemetry import GpuSample
@@ -113,7 +112,7 @@ def _rate_text(rate: float | None, unit: str, tokens_per_sample: int | None) -> 
 def step_charts(
     history: History, axis: XAxis, view: CourseView, events: Sequence[MetricEvent] = ()
 ) -> list[Chart]:
-    """Charts of loss, samples/s or tokens/s, and step time with the wait for data in it; empty if there are no
+    """Charts of loss, samples/s or tokens/s, and step time with the wait for data in it; empty without
     steps."""
     curve = history.curve
     if not curve:

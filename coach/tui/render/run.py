@@ -13,10 +13,9 @@ from coach.analysis.jobs.progress import (
     loss_trend,
     recent_mean,
     speed_ratio,
-    throughput,
 )
 from coach.analysis.jobs.segments import segment_words
-from coach.lookback.history import CurvePoint
+from coach.lookback.history import CurvePoint, throughput
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.other_machine import told
@@ -215,4 +214,5 @@ def _trend_text(curve: Sequence[CurvePoint]) -> str:
         return ""
     if trend is None:
         return ", too early for a trend"
-    return f", {trend.word} since {trend.since.counter.word} {trend.since.step:,}"
+    first = trend.since.step - trend.since.num_steps + 1
+    return f", {trend.word} since {trend.since.counter.word} {first:,}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coach.analysis.jobs.progress import throughput
+from coach.lookback.history import throughput
 from coach.model.slurm.cluster import Node, Partition
 from coach.model.training.run import Run
 from coach.render.severity import state_span
