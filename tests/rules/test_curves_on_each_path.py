@@ -301,6 +301,7 @@ def test_a_rise_at_a_stage_that_the_log_announces_is_no_divergence(name: str, tm
     [
         "step {step} loss {loss:.4f} recon 0.2 kl 1.5 kl_weight {share:.3f}",
         "step {step} loss {loss:.4f} reward {share:.3f}",
+        "step {step} || Task Loss: {loss:.4f} || KD Loss: {share:.3f}",
     ],
 )
 def test_a_loss_with_a_weight_that_grows_or_a_reward_may_rise(line: str, tmp_path: Path) -> None:
