@@ -407,3 +407,22 @@ def test_healthy_is_not_said_of_a_loss_of_the_trainer_that_is_worse_than_a_guess
     env = {**os.environ, "COACH_HOME": str(tmp_path / "home"), "COACH_AS_ROOT": "1"}
     done = typed_coach(("check", log, "--backend", "local", "--format", "json"), env)
     assert json.loads(done.stdout)["verdict"] == word
+
+
+RESUMED = "=> loaded checkpoint 'last.pt' (epoch 3)"
+
+
+@pytest.mark.parametrize(
+    ("line", "after", "rules"),
+    [
+        (RESUMED, 2.1, ["NUM006"]),
+        ("Resuming training from /runs/1/last.ckpt at step 2000", 2.1, ["NUM006"]),
+        (RESUMED, 0.33, []),  # its state was restored
+        ("loaded checkpoint of the backbone", 2.1, []),  # no training that is resumed
+    ],
+)
+def test_a_jump_at_a_resume_is_told(line: str, after: float, rules: list[str], tmp_path: Path) -> None:
+    lines = _course("step {step} loss {loss:.4f}")
+    resumed = (after * 0.94**place for place in range(40))
+    lines += [line, *(f"step {1100 + 10 * place} loss {loss:.4f}" for place, loss in enumerate(resumed))]
+    assert findings(_written(tmp_path / "train.log", lines), tmp_path) == rules

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -80,7 +81,8 @@ LOOK_ALIKES = {
     "printed rounded": log_of(noisy(3.9, 0.001), "step {step} loss: {loss:.1f}"),
     "an actor's loss": log_of(noisy(3.9, 0.001), "step {step} loss: {loss:.4f} reward: 21.5"),
     "two adversaries": log_of(noisy(3.9, 0.001), "step {step} loss: {loss:.4f} loss_d: 0.6931"),
-    "a loss of 0": log_of([0.0] * NUM_VALUES, "step {step} loss: {loss:.6f}"),
+    "a loss that is learned down to 0": log_of(2.3 * 0.9**number for number in range(NUM_VALUES)),
+    "a few values of 0": log_of([*noisy(2.3, 0.5), *[0.0] * 9]),
     "a loss below 0": log_of(noisy(-3.9, 0.001)),
     "noise that may hide a fall": log_of(noisy(1.9, 0.6)),
     "a slow fall": log_of(falling(2.1, 0.06, 0.02)),
@@ -147,3 +149,30 @@ def test_a_resumed_flat_loss_is_no_guess_among_unknown_classes() -> None:
 def test_a_loss_that_collapsed_to_the_first_guess_is_told() -> None:
     (finding,) = told(diagnose_whole(log_of([2.31, *[1.1] * 20, *GUESS])))
     assert "rose from 1.1 to ln 10 = 2.303 and stays there" in finding.summary
+
+
+@pytest.mark.parametrize(("losses", "words"), [([], "is exactly 0 in each value"), ([2.4, 2.1], "at once")])
+def test_a_loss_of_exactly_0_is_told_from_the_start_and_where_it_falls_at_once(
+    losses: list[float], words: str
+) -> None:
+    losses = [*losses, *[0.0] * NUM_VALUES]
+    for diagnosis in (
+        diagnose_whole(log_of(losses)),
+        judge(steps(losses * 2 if words[0] == "i" else losses)),
+    ):
+        (finding,) = told(diagnosis)
+        assert (finding.severity, words in finding.summary) == (Severity.WARNING, True)
+
+
+@pytest.mark.parametrize(
+    ("classes", "level", "is_told"), [(10, 0.1, True), (10, 0.2, False), (0, 0.1, False)]
+)
+def test_accuracies_of_guessing_are_told_where_the_number_of_classes_is_known(
+    classes: int, level: float, is_told: bool
+) -> None:
+    losses = [4.0 + 2.0 * 0.99**number for number in range(600)]
+    series = [replace(step, accuracy=level + 0.004 * (step.step % 2)) for step in steps(losses)]
+    found = told(judge(series, run=run({"num_classes": classes} if classes else {})))
+    assert [finding.summary for finding in found] == [
+        "The accuracy is about 0.1 in each of 600 values: guessing among 10 classes"
+    ] * is_told

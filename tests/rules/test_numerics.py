@@ -239,7 +239,12 @@ def test_small_gradients_of_a_loss_that_falls_or_is_low_are_convergence() -> Non
     assert not vanishing(1e-8, [2.3 / (1 + number / 50) for number in range(150)])
     assert not vanishing(1e-8, [1e-5] * 150)
     assert not vanishing(1e-3, [2.3] * 150)
-    assert not vanishing(0.0, [2.3] * 50)
+    assert not vanishing(1e-8, [2.3] * 50)
+    assert not vanishing(0.0, [2.3] * 15)
+
+
+def test_norms_of_exactly_zero_need_few_steps() -> None:
+    assert vanishing(0.0, [2.3] * 25) == [("NUM009", "vanishing_gradients")]
 
 
 FALLING = "".join(f"step {step} loss: {2 / (step + 1):.3f}\n" for step in range(80))

@@ -15,6 +15,7 @@ from coach.model.training.log import Signature
 from coach.model.training.run import Run
 from coach.rules.advice.remedies import begin_before, lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.evaluations import accuracies, are_guesses, first_loss
 from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses, is_warming_up, noise_of
@@ -43,7 +44,7 @@ _NEAR_START = 0.25
 """Distance from the first losses, relative to them. A loss this near may belong to another run in the log, or
 to the next fold."""
 
-_STAGE, _OBJECTIVE = "stage", "objective"
+_STAGE, _OBJECTIVE, _RESUMED = "stage", "objective", "resumed"
 _STAGE_WORDS = (
     *("curricul", "stage", "phase", "task", "level", "unfreez", "unfroze", "resolution", "difficult"),
     *("sequence length", "sequences of", "seq_len", "seqlen", "context length", "prun", "sparsity"),
@@ -80,6 +81,19 @@ _OBJECTIVES = (
 moves as the model learns, a teacher's loss beside it."""
 
 
+_RESUMES = (
+    r"(?:\bresum(?:ed|ing)\b|\bload(?:ed|ing) (?:\w+ ){0,2}checkpoint\b).{0,200}"
+    r"\b(?:(?:global[ _])?step|iter(?:ation)?|epoch)s?\W{0,4}0*[1-9]"
+)
+"""A checkpoint of a training that had come to a step or epoch."""
+_NUM_AFTER = 5
+"""Number of losses after a resume that are compared with those before."""
+_RESTORE = Fix(
+    "Save and load the state of the optimizer and of the schedule with that of the model",
+    changes_learning=True,
+)
+
+
 def _literals(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(form for word in words for form in (word, word.capitalize(), word.upper())))
 
@@ -113,9 +127,10 @@ class LossDivergence(Rule):
         times them counts, or one from which the loss came down to a level far above them, after 20 steps; or
         one to `above_start` times them beside accuracies that are no better than a guess. In a run that
         ended: a loss that rose to `exploded` times its newest values, which lie `worse` times above the
-        lowest before (or, if its accuracy never rose, above the loss of guessing). Messages of Lightning and
-        Tacotron that they stop for that reason. In the output of transformers' Trainer: a loss above
-        `no_guess` from the first value on, at a learning rate above `max_rate`.
+        lowest before (or, if its accuracy never rose, above the loss of guessing). A jump in the five values
+        after a line that says that the checkpoint of a step was resumed. Messages of Lightning and Tacotron
+        that they stop for that reason. In the output of transformers' Trainer: a loss above `no_guess` from
+        the first value on, at a learning rate above `max_rate`.
     Why it matters
         Such a run seldom recovers: its progress is gone, and the hours since the jump are lost.
     When it stays silent
@@ -157,10 +172,13 @@ class LossDivergence(Rule):
     signatures = (
         Signature("NUM006", _STAGE, _literals(_STAGE_WORDS), rf"(?i:{_STAGES})"),
         Signature("NUM006", _OBJECTIVE, _literals(_OBJECTIVE_WORDS), rf"(?i:{_OBJECTIVES})"),
+        Signature("NUM006", _RESUMED, _literals(("resum", "checkpoint")), rf"(?i:{_RESUMES})"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        stopped = [hit for hit in hits_of(snapshot, self.code) if hit.signature not in (_STAGE, _OBJECTIVE)]
+        stopped = [
+            hit for hit in hits_of(snapshot, self.code) if hit.signature not in (_STAGE, _OBJECTIVE, _RESUMED)
+        ]
         if stopped:
             yield Hit(
                 summary="The trainer stopped because the loss diverged",
@@ -172,9 +190,26 @@ class LossDivergence(Rule):
             )
             return
         found = (self._of_course(points, snapshot, history) for points in courses(snapshot, history))
-        hit = next(filter(None, found), None)
+        hit = self._at_resume(snapshot) or next(filter(None, found), None)
         if hit is not None and not are_adversaries(snapshot):
             yield hit
+
+    def _at_resume(self, snapshot: TargetSnapshot) -> Hit | None:
+        """A hit for a loss that is far above its former values right after the training was resumed."""
+        for resumed in hits_of(snapshot, self.code, _RESUMED):
+            hits = [hit for hit in hits_of(snapshot, PROGRESS.rule) if hit.file == resumed.file]
+            split = sum(hit.line < resumed.line for hit in hits)
+            values = [float(hit.fields["value"]) for hit in hits[: split + _NUM_AFTER]]
+            rise = self._above(values, _NUM_AFTER, self.rise, self.lost_share, 0.0)
+            if rise is not None and 0 < split == rise.start:
+                return Hit(
+                    summary=f"The training loss jumped at a resume: from {rise.low:.4g} to {rise.newest:.4g}",
+                    evidence=(quote(hits[split - 1]), quote(resumed), quote(hits[split])),
+                    confidence=0.8,
+                    fixes=(_RESTORE,),
+                    since_s=resumed.time_s,
+                )
+        return None
 
     def _of_course(self, points: Sequence[Point], snapshot: TargetSnapshot, history: History) -> Hit | None:
         losses = [point.loss for point in points]

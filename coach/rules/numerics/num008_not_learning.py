@@ -40,6 +40,10 @@ _OVERFIT = (
         "parameters"
     ),
 )
+_TARGETS = Fix(
+    "Look at the targets of a batch: all of them may be masked (-100), padded away or empty; and at the "
+    "factor and the type of the loss"
+)
 _WARMUP_TOLD = re.compile(r"\b(?:num_)?warmup_(?:steps|iters)['\"]?\s?[:=]\s?(\d{1,7})\b")
 _CLASSES_TOLD = re.compile(r"\bnum_(?:classes|labels)['\"]?\s?[:=]\s?(\d{1,6})\b")
 
@@ -57,7 +61,9 @@ class NotLearning(Rule):
         first value from the first steps on: a warning if all values agree to a thousandth, info if they vary
         only by noise that is small enough to exclude a fall. Or evaluations that all have the same loss, from
         the first epoch on, beside a training loss that does not fall: if they agree to the last digit, or if
-        no accuracy is better than a guess. Or, as a cause of its own, a warm-up (`warmup_steps` in the launch
+        no accuracy is better than a guess. Or accuracies that are all those of guessing among the classes that
+        are named. Or a loss of exactly 0 up to the end, from the first value on, or after a value far from 0.
+        Or, as a cause of its own, a warm-up (`warmup_steps` in the launch
         or the log) with the same rate beside each loss, from a step within the warm-up to a step after its
         end: the schedule is never stepped. This is a warning if the rate is below the requested one, else
         info.
@@ -98,17 +104,24 @@ class NotLearning(Rule):
     min_evaluations = Threshold(5, "evaluations", "fewer may lie in the warm-up", at_least=1)
     rest = Threshold(0.02, "of the loss", "between evaluations that are all equal; less is noise")
     min_rates = Threshold(20, "values", "a rate of 0 in fewer may be the beginning of a warm-up", at_least=1)
+    near_chance = Threshold(0.1, "of 1 / classes", "one answer for all samples is as often right")
+    sudden = Threshold(
+        0.1, "of the highest loss", "a loss that falls by learning passes all values down to 0"
+    )
     low_rate = Threshold(0.9, "of the requested rate", "a rate this near to it is the requested one")
     rate_fall = Threshold(0.05, "of the loss", "a loss that falls by more has learned at some rate")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         classes = _classes(snapshot)
+        shares = accuracies(snapshot, history)
         for points in courses(snapshot, history):
             rates = [point.rate for point in points]
             hit = (
                 self._without_rate(points, rates, float_parameter(snapshot.run, "lr"))
                 or self._unstepped(points, rates, snapshot)
                 or self._guessing(points, classes)
+                or self._at_chance(points, classes, shares)
+                or self._zeros(points)
                 or self._unchanged(points, snapshot, history)
                 or self._unmoved(points, history)
             )
@@ -195,6 +208,33 @@ class NotLearning(Rule):
                 course = _course_to(losses, guess, f"ln {number} = {guess:.4g}")
                 return _hit(points, f"The training loss {course}: guessing among {number} classes")
         return None
+
+    def _at_chance(
+        self, points: Sequence[Point], classes: Iterable[tuple[int, bool]], shares: Sequence[float]
+    ) -> Hit | None:
+        """A hit for accuracies that are all those of guessing among a number of classes that is named."""
+        if len(shares) < self.min_evaluations or not self._is_long(points) or is_warming_up(points):
+            return None
+        for number, is_told in classes:
+            if is_told and all(abs(share * number - 1) <= self.near_chance for share in shares):
+                each = f"{1 / number:.3g} in each of {len(shares)} values"
+                return _hit(points, f"The accuracy is about {each}: guessing among {number} classes")
+        return None
+
+    def _zeros(self, points: Sequence[Point]) -> Hit | None:
+        """A hit for a loss of exactly 0 to the end, from the first value on or at once."""
+        end = reversed(range(len(points)))
+        start = next((place + 1 for place in end if points[place].loss != 0.0), 0)
+        before = [point.loss for point in points[:start]]
+        if len(points) - start < self.min_rates or not (before or self._is_long(points)):
+            return None
+        if before and not before[-1] >= self.sudden * max(before):
+            return None
+        since = (
+            f"falls from {before[-1]:.4g} to exactly 0 at once" if before else "is exactly 0 in each value"
+        )
+        hit = _hit(points[max(0, start - 1) :], f"The training loss {since}: nothing is learned")
+        return replace(hit, fixes=(_TARGETS,))
 
     def _starts_at(self, first: float, guess: float) -> bool:
         """True if a model that guesses may begin with this loss, which then shows the number of classes."""

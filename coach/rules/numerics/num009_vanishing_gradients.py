@@ -21,8 +21,8 @@ class VanishingGradients(Rule):
     """The gradients are almost zero, although the loss is far from zero and does not fall.
 
     What it sees
-        In the metrics: the median of `grad_norm` over the newest steps is zero or almost zero, the loss is
-        far from zero, and its last quarter is no better than its first.
+        In the metrics: the median of `grad_norm` over the newest steps is almost zero, or it is exactly zero
+        in `min_zeros` of them, the loss is far from zero, and its last quarter is no better than its first.
     Why it matters
         The run computes but learns nothing, because the optimizer has no gradient to follow. In fp16,
         gradients below 6e-8 become exactly zero (underflow).
@@ -48,6 +48,7 @@ class VanishingGradients(Rule):
     min_loss = Threshold(1e-3, "", "with less there is nothing left to learn")
     improved_share = Threshold(0.02, "of the loss", "less is the noise of batches")
     window = Threshold(100, "steps", "shorter plateaus are usual", at_least=1)
+    min_zeros = Threshold(20, "steps", "a norm of exactly 0 is no plateau: no gradient arrives", at_least=1)
     learned_share = Threshold(0.1, "of the first loss", "a loss that fell this far had gradients")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -55,16 +56,17 @@ class VanishingGradients(Rule):
         rank = history.ranks[0]
         newest = _newest_norm(newest_steps(history.steps(rank), window))
         # Fast path: for most runs the newest norm alone rules the fault out.
-        if newest is None or newest > 100 * self.grad_norm or history.num_steps(rank) < window:
+        if newest is None or newest > 100 * self.grad_norm or history.num_steps(rank) < self.min_zeros:
             return
         steps = newest_steps(history.steps(rank), window)
         norms = [s.grad_norm for s in steps if s.grad_norm is not None and math.isfinite(s.grad_norm)]
         losses = [s.loss for s in steps if s.loss is not None and math.isfinite(s.loss)]
         parts = quarters(losses)
-        if len(norms) < window / 2 or not parts or median(norms) > self.grad_norm:
+        num_needed = window if any(norms) else self.min_zeros
+        if len(steps) < num_needed or len(norms) < num_needed / 2 or not parts:
             return
         has_improved = parts[-1] < (1 - self.improved_share) * parts[0]
-        if has_improved or fmean(losses) < self.min_loss:
+        if median(norms) > self.grad_norm or has_improved or fmean(losses) < self.min_loss:
             return
         is_half = _is_half(snapshot.run)
         first = next((point.loss for point in history.curve if point.loss is not None), math.nan)
