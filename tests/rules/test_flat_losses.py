@@ -151,7 +151,10 @@ def test_a_loss_that_collapsed_to_the_first_guess_is_told() -> None:
     assert "rose from 1.1 to ln 10 = 2.303 and stays there" in finding.summary
 
 
-@pytest.mark.parametrize(("losses", "words"), [([], "is exactly 0 in each value"), ([2.4, 2.1], "at once")])
+@pytest.mark.parametrize(
+    ("losses", "words"),
+    [([], "is 0 from its first value to its last"), ([2.4, 2.1], "falls from 2.1 to exactly 0")],
+)
 def test_a_loss_of_exactly_0_is_told_from_the_start_and_where_it_falls_at_once(
     losses: list[float], words: str
 ) -> None:

@@ -325,7 +325,7 @@ def test_accuracies_that_are_no_shares_say_nothing_about_a_guess() -> None:
 
 
 @pytest.mark.parametrize("num_after", [3, 40])
-def test_a_rise_by_orders_of_magnitude_tells_no_share_of_the_progress(num_after: int) -> None:
+def test_a_rise_by_orders_of_magnitude_is_told_by_its_first_value_and_its_newest(num_after: int) -> None:
     losses = [2.3, 2.2, *(900.0 + place for place in range(num_after))]
     lines = [f"step {10 * place} loss {loss}" for place, loss in enumerate(losses)]
     (finding,) = judged(lines, lr=10.0).findings

@@ -26,8 +26,6 @@ _FEWEST_AFTER = 20
 _FEWEST_AFTER_GUESSES = 5
 """The same, if accuracies prove that nothing was learned."""
 _FEWEST_BEFORE = 2
-_MOST_LOST = 9.99
-"""A larger share of the progress says nothing: there was hardly any."""
 _NUM_STRETCHES = 20
 _FEWEST_STRETCHES = 6
 _TIMES_RECOVERED = 3
@@ -108,8 +106,6 @@ class _Rise:
     """The lowest level before."""
     newest: float
     """The level that the newest values do not fall below."""
-    lost_share: float
-    """Lost share of the progress since the beginning; infinity if there was none."""
     is_slow: bool
     """True for a rise without a place at which it began."""
 
@@ -256,7 +252,8 @@ class LossDivergence(Rule):
         error = _ERRORS * noise_of(losses)
         jump = self._above(losses, num_newest, self.rise, self.lost_share, error)
         if jump is not None and self._is_sure(jump, points, losses, is_guess):
-            is_anew = points[0].counter is None and not jump.is_slow and _starts_anew(losses, jump.start)
+            is_near_start = abs(losses[jump.start] - losses[0]) <= _NEAR_START * losses[0]
+            is_anew = points[0].counter is None and not jump.is_slow and is_near_start
             return None if is_anew else jump
         size = max(consecutive, math.ceil(len(losses) / _NUM_STRETCHES))
         starts = range(len(losses) % size, len(losses), size)
@@ -276,8 +273,8 @@ class LossDivergence(Rule):
         if len(values) < num_newest + _FEWEST_BEFORE:
             return None
         low, newest = min(values[:-num_newest]), min(values[-num_newest:])
-        rise, lost = newest - low, _lost_share(values[0], low, newest)
-        if newest < times * low or lost < lost_share or rise <= error:
+        rise = newest - low
+        if newest < times * low or rise < lost_share * (values[0] - low) or rise <= error:
             return None
         start = max(place for place, value in enumerate(values) if value < low + rise / 2) + 1
         if rise < _TIMES_RECOVERED * _recovered(values[start // 2 : start]):
@@ -285,8 +282,8 @@ class LossDivergence(Rule):
         if newest < self.steep * low and _is_returning(values[start:], low):
             return None
         if values[start] - values[start - 1] > rise / 2:
-            return _Rise(start, low, newest, lost, is_slow=False)
-        return _Rise(values.index(low), low, newest, lost, is_slow=True)
+            return _Rise(start, low, newest, is_slow=False)
+        return _Rise(values.index(low), low, newest, is_slow=True)
 
     def _is_sure(self, rise: _Rise, points: Sequence[Point], losses: Sequence[float], is_guess: bool) -> bool:
         """False for a rise behind one or two values, unless it is one by orders of magnitude, or an
@@ -307,7 +304,7 @@ class LossDivergence(Rule):
         low = min(losses[:peak], default=math.inf)
         is_back = highest >= self.exploded * max(newest) and max(newest) <= self.steep * low
         if is_back and min(newest) >= self.worse * low and min(losses[peak:]) >= low:
-            return _Rise(peak, low, min(newest), math.inf, is_slow=False)
+            return _Rise(peak, low, min(newest), is_slow=False)
         return None
 
     def _hit(
@@ -322,9 +319,6 @@ class LossDivergence(Rule):
         first, highest = points[rise.start], max(since)
         is_exploded = highest >= self.rise * max(rise.newest, since[-1])
         evidence = [first.evidence, points[-1].evidence]
-        if rise.lost_share < _MOST_LOST:
-            lost_pct = min(100, round(100 * rise.lost_share))
-            evidence.append(Evidence("of the progress since the beginning is lost", value=lost_pct, unit="%"))
         if is_exploded:
             evidence.insert(1, Evidence("highest loss since", value=highest))
             summary = f"The training loss exploded, to {highest:.4g}, and does not come back below "
@@ -390,10 +384,6 @@ def _is_planned(points: Sequence[Point], rise: _Rise, snapshot: TargetSnapshot) 
     return is_new or bool(hits_of(snapshot, rule, _OBJECTIVE))
 
 
-def _lost_share(first: float, lowest: float, newest: float) -> float:
-    return (newest - lowest) / (first - lowest) if first > lowest else math.inf
-
-
 def _is_returning(after: Sequence[float], low: float) -> bool:
     """True if the newer half of the values has come half of the way back."""
     half = len(after) // 2
@@ -418,7 +408,3 @@ def _begins_at_zero(losses: Sequence[float]) -> bool:
     added = [later - value for value, later in pairwise(losses[:6])]
     is_even = 0 < max(added, default=0) <= _TIMES_ADDED * min(added)
     return is_even and _LEAST_ADDED <= median(added) / losses[0] <= _MOST_ADDED
-
-
-def _starts_anew(losses: Sequence[float], start: int) -> bool:
-    return abs(losses[start] - losses[0]) <= _NEAR_START * losses[0]

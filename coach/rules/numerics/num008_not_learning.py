@@ -40,10 +40,6 @@ _OVERFIT = (
         "parameters"
     ),
 )
-_TARGETS = Fix(
-    "Look at the targets of a batch: all of them may be masked (-100), padded away or empty; and at the "
-    "factor and the type of the loss"
-)
 _WARMUP_TOLD = re.compile(r"\b(?:num_)?warmup_(?:steps|iters)['\"]?\s?[:=]\s?(\d{1,7})\b")
 _CLASSES_TOLD = re.compile(r"\bnum_(?:classes|labels)['\"]?\s?[:=]\s?(\d{1,6})\b")
 
@@ -121,7 +117,7 @@ class NotLearning(Rule):
                 or self._unstepped(points, rates, snapshot)
                 or self._guessing(points, classes)
                 or self._at_chance(points, classes, shares)
-                or self._zeros(points)
+                or self._fallen_to_zero(points)
                 or self._unchanged(points, snapshot, history)
                 or self._unmoved(points, history)
             )
@@ -221,20 +217,15 @@ class NotLearning(Rule):
                 return _hit(points, f"The accuracy is about {each}: guessing among {number} classes")
         return None
 
-    def _zeros(self, points: Sequence[Point]) -> Hit | None:
-        """A hit for a loss of exactly 0 to the end, from the first value on or at once."""
-        end = reversed(range(len(points)))
-        start = next((place + 1 for place in end if points[place].loss != 0.0), 0)
-        before = [point.loss for point in points[:start]]
-        if len(points) - start < self.min_rates or not (before or self._is_long(points)):
+    def _fallen_to_zero(self, points: Sequence[Point]) -> Hit | None:
+        places = [place for place, point in enumerate(points) if point.loss != 0.0]
+        if not places or len(points) - places[-1] <= self.min_rates:
             return None
-        if before and not before[-1] >= self.sudden * max(before):
+        last = points[places[-1]].loss
+        if not last >= self.sudden * max(point.loss for point in points):
             return None
-        since = (
-            f"falls from {before[-1]:.4g} to exactly 0 at once" if before else "is exactly 0 in each value"
-        )
-        hit = _hit(points[max(0, start - 1) :], f"The training loss {since}: nothing is learned")
-        return replace(hit, fixes=(_TARGETS,))
+        falls = f"falls from {last:.4g} to exactly 0 at once and stays there"
+        return _hit(points[places[-1] :], f"The training loss {falls}: nothing is learned")
 
     def _starts_at(self, first: float, guess: float) -> bool:
         """True if a model that guesses may begin with this loss, which then shows the number of classes."""
@@ -271,9 +262,11 @@ class NotLearning(Rule):
             return None
         level = median(losses)
         digits = last_place(losses)
-        if level <= 0 or digits > self.level * level:
+        are_zero = not any(losses)
+        if not are_zero and (level <= 0 or digits > self.level * level):
             return None
-        is_same = digits <= self.same * level and self._is_same(losses, level, history)
+        is_exact = are_zero or digits <= self.same * level
+        is_same = is_exact and self._is_same(losses, level, history)
         if not is_same and not _is_level(losses, self.level * level):
             return None
         stays = f"The training loss is {level:.4g} from its first value to its last"
