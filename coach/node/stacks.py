@@ -280,7 +280,7 @@ def parse_py_spy(data: bytes) -> Threads:
             }
             for thread in json.loads(data)
         ]
-        return with_main_thread(threads)
+        return _with_main_thread(threads)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"an answer of py-spy's without {error}") from None
 
@@ -306,10 +306,10 @@ def parse_faulthandler(text: str) -> Threads:
         elif frame and threads:
             line = int(frame[2]) if frame[2].isdecimal() and len(frame[2]) < 10 else None
             threads[-1]["frames"].append({"function": frame[3], "file": frame[1], "line": line})
-    return with_main_thread(threads)
+    return _with_main_thread(threads)
 
 
-def with_main_thread(threads: Threads) -> Threads:
+def _with_main_thread(threads: Threads) -> Threads:
     """The same threads with one marked as the main thread: by its name, else the oldest, which comes last.
 
     Before Python 3.11 py-spy does not know which thread of the kernel a thread is.

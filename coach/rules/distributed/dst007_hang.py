@@ -46,9 +46,6 @@ class Hang(Rule):
         is info; with idle CPUs where they are sampled, a warning. A warning too: silence since a task of srun
         failed while the other tasks still run, and a silence in which `coach stacks` showed that ranks wait
         for one that stands elsewhere.
-
-        Stacks that a person pasted: if a process waits in a collective, that is info, with the place of each
-        process. One look does not tell a hang from a wait that ends.
     Why it matters
         The job holds its nodes until its time limit and trains nothing. A longer limit does not help.
     When it stays silent
@@ -97,7 +94,6 @@ class Hang(Rule):
             or [*self._by_stacks(snapshot, history)]
             or [*hit_by_dumps(self.code, "The training stands still", (look,), snapshot, history)]
             or [*self._by_silence(snapshot, history)]
-            or [*_by_one_look(snapshot)]
         )
 
     def _by_silence(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -296,30 +292,6 @@ class _GpuUse:
     percents: list[float]
     power_share: float | None
     """Mean power draw over the power limit, 0 to 1."""
-
-
-def _by_one_look(snapshot: TargetSnapshot) -> Iterable[Hit]:
-    """A hit from stacks that a person took once, if a process waits in a collective."""
-    looks = [burst for burst in snapshot.bursts if burst.num_samples == 1]
-    waiting = [burst for burst in looks if waiting_share(burst)]
-    apart = [burst for burst in looks if burst not in waiting]
-    if not snapshot.taken_for or not waiting:
-        return
-    where = f"in a collective, at {waiting[0].place}"
-    seen = f"The process waits {where}"
-    if len(looks) > 1:
-        seen = f"{len(waiting)} of {len(looks)} processes wait {where}"
-    if apart:
-        seen += f"; pid {apart[0].pid} is in {apart[0].place}"
-    yield Hit(
-        summary=f"{seen}: if it stays there, the training hangs",
-        evidence=tuple(Evidence(f"pid {burst.pid}: {burst.words}") for burst in [*apart, *waiting][:4]),
-        confidence=0.5,
-        fixes=(
-            Fix("Take the stacks of all ranks again after a minute: a rank in the same line stands still"),
-        ),
-        severity=Severity.INFO,
-    )
 
 
 def _stands_in(burst: StackBurst) -> str:

@@ -61,14 +61,12 @@ def _explain(
     return behind_stuck(job, why, other) if why is not None else None
 
 
-def waiting_of(job: Job | None, io: Io | None, other: Callable[[str], Job | None]) -> dict[str, Any] | None:
-    """The public JSON of a job that waits; None of another. `other` returns a job of the queue. Without `io`
-    Slurm is not asked."""
+def waiting_of(job: Job | None, io: Io, other: Callable[[str], Job | None]) -> dict[str, Any] | None:
+    """The public JSON of a job that waits; None of another. `other` returns a job of the queue."""
     why = explainer((job,), io, other)(job) if job is not None else None
     if job is None or why is None:
         return None
-    why = why if io is None else _without_excluded(job, why, io)
-    return waiting_object(why, job.estimated_start_s)
+    return waiting_object(_without_excluded(job, why, io), job.estimated_start_s)
 
 
 def _without_excluded(job: Job, why: PendingReason, io: Io) -> PendingReason:
