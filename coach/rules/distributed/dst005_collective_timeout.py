@@ -116,7 +116,7 @@ class CollectiveTimeout(EndingRule):
                 ),
                 confidence=hit.confidence,
                 subject=Subject(rank=odd.ranks[0]) if odd and len(odd.ranks) == 1 else Subject(),
-                fixes=tuple(_fixes(odd, _is_first(ranks))),
+                fixes=tuple(_fixes(odd, _is_first(ranks), has_dumps=recorded is not None)),
                 severity=hit.severity,
                 cause="rank_mismatch_collective" if odd and odd.is_mismatch else None,
                 since_s=hit.since_s,
@@ -257,7 +257,7 @@ def _is_first(ranks: Mapping[int, _Rank]) -> bool:
     return bool(known) and all(number is not None and number <= 1 for number in known)
 
 
-def _fixes(odd: OddRanks | None, is_first: bool) -> Iterable[Fix]:
+def _fixes(odd: OddRanks | None, is_first: bool, *, has_dumps: bool) -> Iterable[Fix]:
     if is_first and odd is None:
         yield Fix(
             "See with NCCL_DEBUG=INFO how the ranks connect: not even the first collective completed, so the "
@@ -276,6 +276,8 @@ def _fixes(odd: OddRanks | None, is_first: bool) -> Iterable[Fix]:
     whom = ranks_text(odd.ranks) if odd else "the rank that did not join"
     its = "their" if odd and len(odd.ranks) > 1 else "its"
     yield Fix(f"Look at {whom}: {its} last lines, {its} node, a collective inside `if rank == 0:`")
+    if has_dumps:
+        return
     yield Fix(
         "Let torch record the collectives of each rank, and dump them at a timeout",
         {"env": {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}},

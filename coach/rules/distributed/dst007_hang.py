@@ -149,10 +149,7 @@ class Hang(Rule):
             return
         yield Hit(
             summary=summary,
-            evidence=(
-                *_recorded(snapshot, [burst.rank for burst in apart if burst.rank is not None]),
-                *_table(snapshot, [*apart, *(b for b in bursts if b not in apart)]),
-            ),
+            evidence=_standing(snapshot, bursts, apart),
             confidence=0.85 if severity is Severity.CRITICAL else 0.6,
             subject=Subject(node=apart[0].node, rank=apart[0].rank) if len(apart) == 1 else Subject(),
             fixes=(_see_stacks(snapshot, "Take the stacks of all ranks now, before the job is cancelled"),),
@@ -221,8 +218,7 @@ class Hang(Rule):
                 Evidence(f"newest step of any rank: {step}, ended before", value=round(silence), unit="s"),
                 Evidence("step time, median", value=round(median(times), 3), unit="s"),
                 *(Evidence(f"{node}: {sign}") for node, sign in list(signs.items())[:4]),
-                *_recorded(snapshot, ()),
-                *_table(snapshot, newest_bursts(snapshot, is_stall=True)),
+                *_standing(snapshot, newest_bursts(snapshot, is_stall=True)),
             ),
             confidence=0.9,
             fixes=(_see_stacks(snapshot, "Take the stacks of all ranks before the job is cancelled"),),
@@ -308,19 +304,20 @@ def _see_stacks(snapshot: TargetSnapshot, title: str) -> Fix:
     return Fix(title, command=f"coach stacks {snapshot.job.job_id if snapshot.job else snapshot.target}")
 
 
-def _recorded(snapshot: TargetSnapshot, apart: Sequence[int]) -> tuple[Evidence, ...]:
-    """The rank that differs by the dumps of torch's flight recorder, and whether the stacks name another one
-    (`apart`). Empty without dumps."""
+def _standing(
+    snapshot: TargetSnapshot, bursts: Sequence[StackBurst], apart: Sequence[StackBurst] = ()
+) -> tuple[Evidence, ...]:
+    """Where each rank stands. With dumps of torch's flight recorder: the rank that differs, whether the
+    stacks name another one (`apart`), and each rank's last call. Without dumps the stacks alone."""
     odd = odd_ranks(snapshot.flight)
     if odd is None:
-        return ()
-    return (Evidence(f"{ranks_text(odd.ranks)} {odd.how}"), *disagreement(odd.ranks, apart, "the stacks"))
-
-
-def _table(snapshot: TargetSnapshot, bursts: Sequence[StackBurst]) -> tuple[Evidence, ...]:
-    """Where each rank stands: with its last call if there are dumps, else by the stacks alone."""
-    odd = odd_ranks(snapshot.flight)
-    return rank_table(snapshot, odd) if odd is not None else burst_evidence(bursts)
+        return burst_evidence([*apart, *(burst for burst in bursts if burst not in apart)])
+    by_stacks = [burst.rank for burst in apart if burst.rank is not None]
+    return (
+        Evidence(f"{ranks_text(odd.ranks)} {odd.how}"),
+        *disagreement(odd.ranks, by_stacks, "the stacks"),
+        *rank_table(snapshot, odd),
+    )
 
 
 def _last_lines(snapshot: TargetSnapshot) -> Iterable[Evidence]:

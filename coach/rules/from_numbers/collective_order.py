@@ -116,7 +116,7 @@ def rank_table(
 
 def disagreement(recorded: Sequence[int], others: Sequence[int], source: str) -> tuple[Evidence, ...]:
     """One sentence if the dumps and another source name different ranks."""
-    if not recorded or not others or not set(recorded).isdisjoint(others):
+    if not others or not set(recorded).isdisjoint(others):
         return ()
     text = f"the dumps point to {ranks_text(recorded)}, {source} to {ranks_text(others)}"
     return (Evidence(f"{text}: the dumps count, as they hold the calls of each rank"),)

@@ -131,6 +131,7 @@ def test_check_of_a_directory_names_the_rank_that_the_dumps_show(tmp_path: Path)
     assert finding["rule"] == "DST005"
     assert finding["subject"]["rank"] == 1
     assert finding["cause"] == "rank_mismatch_collective"
+    assert not any("Let torch record" in fix["title"] for fix in finding["fixes"])
     assert "rank 1 called gloo:broadcast" in finding["summary"]
     assert any(one["file"] == str(tmp_path / "nccl_trace_rank_1") for one in finding["evidence"])
     texts = [one["text"] for one in finding["evidence"]]
