@@ -28,19 +28,21 @@ _BAR = re.compile(
 """The end of tqdm's line (tqdm/std.py, `format_meter`): `12/469 [00:31<19:40,  2.58s/it]`."""
 _MAX_BAR_LINE = 1024
 _COUNT = re.compile(
-    r"(?:\b(?:(?P<epoch>ep(?:och)?s?)|(?:global_|train_)?(?:steps?|iter(?:ation)?s?))['\"]?[\s:=#\[(]{1,12}"
+    r"(?:\b(?:(?P<epoch>ep(?:och)?s?)|(?P<batch>batch)|(?:global_|train_)?(?:steps?|iter(?:ation)?s?))"
+    r"['\"]?[\s:=#\[(]{1,12}"
     r"|^\s{0,9}(?=\d{1,9}/\d{1,9}\s{1,3}[a-zA-Z]))(?P<n>\d{1,9})\s?/\s{0,9}(?P<total>\d{1,9})(?![\d/.%])",
     re.IGNORECASE,
 )
-"""`step 120/5000`, `iteration      100/  500000`, `Epoch [3/80]`, `10/400 loss 2.1`."""
-_MAX_COUNT_LINE = 2048
+"""`step 120/5000`, `iteration      100/  500000`, `Epoch [3/80]`, `Batch 100/1000`, `10/400 loss 2.1`."""
+_MAX_COUNT_LINE = 1024
+_MAX_COUNT_LINES = 64
 _MIN_EPOCHS = 2
 """Each epoch holds many steps, so few show the pace."""
 _NUM_BLOCKS = 16
 _MIN_BLOCKS = 4
 """A course of fewer values has no trend: three of them give one estimate of its noise."""
 _ERRORS = 4
-"""Standard errors by which two blocks must differ. Of 1,000 courses of noise alone, 15 have a trend then."""
+"""Standard errors by which two blocks must differ. 15 of 1,000 courses of noise alone have a trend then."""
 _FLAT_SHARE = 0.25
 """Share of the course since its last turn. A loss that stood still for less time may fall on."""
 _LEAST_CHANGE = 0.005
@@ -130,9 +132,11 @@ def progress_told(
 
 
 def _at_pace(progress: Progress, pace: Pace | None) -> Progress:
-    if pace is None or progress.num_steps is None:
-        return replace(progress, pace=pace)
-    return replace(progress, left_s=max(0, progress.num_steps - progress.step) / pace.steps_per_s, pace=pace)
+    if pace is None or progress.counter is Counter.LINE:
+        return progress  # many steps may lie between two lines
+    total = progress.num_steps
+    left_s = max(0, total - progress.step) / pace.steps_per_s if total is not None else None
+    return replace(progress, left_s=left_s, pace=pace)
 
 
 def _printed_total(curve: Sequence[CurvePoint], tails: Iterable[LogTail]) -> int | None:
@@ -140,7 +144,7 @@ def _printed_total(curve: Sequence[CurvePoint], tails: Iterable[LogTail]) -> int
     counts, newest = list(_counts(tails)), curve[-1]
     epochs = next((int(count["total"]) for count in counts if count["epoch"]), None)
     if newest.counter is Counter.STEP:
-        steps = [(int(count["n"]), int(count["total"])) for count in counts if not count["epoch"]]
+        steps = [count for count in counts if not count["epoch"]]
         whole = _planned_by_counts(curve, steps, epochs) if steps else None
     else:
         whole = epochs if newest.counter is Counter.EPOCH else None
@@ -148,7 +152,7 @@ def _printed_total(curve: Sequence[CurvePoint], tails: Iterable[LogTail]) -> int
 
 
 def _planned_by_counts(
-    curve: Sequence[CurvePoint], steps: Sequence[tuple[int, int]], epochs: int | None
+    curve: Sequence[CurvePoint], steps: Sequence[re.Match[str]], epochs: int | None
 ) -> int | None:
     """The steps of the whole training. A count of steps within an epoch begins again in the next: it is the
     whole only times the number of epochs."""
@@ -157,24 +161,22 @@ def _planned_by_counts(
     may_begin_again = epochs is not None if newest.epoch is None else newest.epoch == first.epoch
     if not may_begin_again:
         tenth = curve[len(curve) * 9 // 10].step
-        known = next((total for n, total in steps if n >= tenth and total >= newest.step), None)
-        if known is not None:
-            return known
+        for count in steps:
+            total = int(count["total"])
+            if int(count["n"]) >= tenth and total >= newest.step and not count["batch"]:
+                return total
     if epochs is None:
         return None
-    num_before = max(0, (first.epoch or 0) - 1)  # a resumed training; its steps count from there
-    return steps[0][1] * (epochs - num_before)
+    num_before = max(0, (first.epoch or 0) - 1)  # before it was resumed
+    return int(steps[0]["total"]) * (epochs - num_before)
 
 
 def _counts(tails: Iterable[LogTail]) -> Iterable[re.Match[str]]:
     """The counts in the newest lines of the logs, the newest line first."""
     for tail in tails:
-        for text in reversed(tail.lines):
-            yield from (
-                found
-                for found in _COUNT.finditer(text[:_MAX_COUNT_LINE])
-                if int(found["n"]) <= int(found["total"])
-            )
+        for text in reversed(tail.lines[-_MAX_COUNT_LINES:]):
+            found = _COUNT.finditer(text[:_MAX_COUNT_LINE])
+            yield from (count for count in found if int(count["n"]) <= int(count["total"]))
 
 
 def progress_in_log(tails: Iterable[LogTail], word: str = "") -> Progress | None:
@@ -222,6 +224,7 @@ def loss_trend(curve: Sequence[CurvePoint]) -> Trend | None:
     The medians of up to 16 blocks are followed from turn to turn. A turn counts if it is larger than the
     noise of a block explains.
     """
+    curve = _since_restart(curve)
     points = [(p, p.loss) for p in curve if p.loss is not None and math.isfinite(p.loss)]
     size = -(-len(points) // _NUM_BLOCKS) or 1
     starts = range(len(points) % size, len(points), size)
@@ -235,6 +238,12 @@ def loss_trend(curve: Sequence[CurvePoint]) -> Trend | None:
     if flat is not None:
         word, since = "is flat", flat
     return Trend(word, points[starts[since] if since else 0][0])
+
+
+def _since_restart(curve: Sequence[CurvePoint]) -> Sequence[CurvePoint]:
+    """The points since the steps last went back: another run in the same log."""
+    starts = [place for place, (a, b) in enumerate(pairwise(curve), 1) if b.step < a.step]
+    return curve[starts[-1] :] if starts else curve
 
 
 def _flat_from(levels: Sequence[float], since: int, error: float) -> int | None:
@@ -285,17 +294,15 @@ def _planned_steps(parameters: Mapping[str, Any], events: Iterable[MetricEvent])
 def _pace(curve: Sequence[CurvePoint]) -> Pace | None:
     """The pace over the newest tenth of the curve, by the times of the steps, else by their step times. The
     part is longer if it would have fewer than _MIN_STEPS or last less than _MIN_TIME_S."""
-    newest, taken_s = curve[-1], 0.0
+    newest, step_time_s = curve[-1], recent_mean(point.step_time_s for point in curve)
     least = _MIN_EPOCHS if newest.counter is Counter.EPOCH else _MIN_STEPS
-    for place in range(len(curve) - 2, -1, -1):
-        point, after = curve[place], curve[place + 1]
+    first = len(curve) - max(1, len(curve) // 10) - 1
+    for point in reversed(curve[: max(1, first + 1)]):
         num_steps = newest.step - point.step
-        taken_s += (after.step_time_s or math.nan) * (after.step - point.step)
-        time_s = taken_s
+        time_s = num_steps * (step_time_s or 0.0)
         if newest.time_s is not None:
-            time_s = newest.time_s - point.time_s if point.time_s is not None else math.nan
-        is_tenth = len(curve) - 1 - place >= len(curve) // 10
-        if is_tenth and num_steps >= least and time_s >= _MIN_TIME_S:
+            time_s = newest.time_s - point.time_s if point.time_s is not None else 0.0
+        if num_steps >= least and time_s >= _MIN_TIME_S:
             return Pace(num_steps / time_s, num_steps)
     return None
 

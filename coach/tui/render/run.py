@@ -199,7 +199,7 @@ def _throughput_text(curve: Sequence[CurvePoint], pace: Pace | None) -> str:
     unit, rates = throughput(curve)
     rate, ratio = recent_mean(rates), speed_ratio(rates)
     if rate is None and pace is not None:
-        rate = pace.steps_per_s
+        return f"{number(pace.steps_per_s, 3)} {unit}{' since its start' if pace.is_since_start else ''}"
     text = f"{number(rate, 3)} {unit}"
     if ratio is None or is_early(curve):
         return text

@@ -133,6 +133,8 @@ def printed(lines: list[str], used_s: float | None = None) -> Progress | None:
         (lambda n: f"global_step: {n}/4491, loss: 2.1", 4491),
         (lambda n: f"{n}/400 loss 2.1", 400),
         (lambda n: f"Epoch {1 + n // 50}/10, step {n % 50}/50, loss 0.5", 500),
+        (lambda n: f"epoch {1 + n // 50}/10, batch {n % 50}/50, loss 0.5", 500),
+        (lambda n: f"Batch {n}/1000, loss 0.5", None),
         (lambda n: f"Epoch: [{n // 50}][ {n % 50}/50]\tTime  0.519 ( 0.900)\tLoss 6.9e+00 (7.0e+00)", None),
         (lambda n: f"Epoch {1 + n // 50}, step {n % 50}/50, loss 0.5", None),
         (lambda n: f"step {n} loss 0.5", None),
@@ -196,6 +198,20 @@ def test_the_trend_of_a_loss_is_named_with_its_turn(seed: int) -> None:
         assert trend is not None
         assert trend.word == word
         assert trend.since.step == pytest.approx(since, abs=150)
+
+
+def test_the_trend_is_that_of_the_newest_run_in_a_log() -> None:
+    first, second = course([1.0] * 100), course([2.0 - n / 50 for n in range(50)])
+    found = loss_trend([*first, *second])
+    assert found is not None
+    assert (found.word, found.since.step) == ("falls", 1)
+    assert loss_trend([*first, *second[:10]]) is None
+
+
+def test_lines_without_a_number_have_no_pace() -> None:
+    found = printed(["loss 0.5"] * 100, used_s=50.0)
+    assert found is not None
+    assert found.pace is None
 
 
 def test_it_is_too_early_for_a_trend_of_few_steps() -> None:

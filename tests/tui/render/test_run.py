@@ -196,7 +196,7 @@ def test_lines_without_times_take_their_pace_from_the_progress_and_say_dashes() 
     history.add_steps(Step(0, step, None, loss=2.3 - step / 100) for step in range(100))
     pace = Pace(1.99, 99, is_since_start=True)
     shown = text(pace_lines(history.curve, pace, 80))
-    assert shown.startswith(" step time – · waits for data – · 1.99 steps/s")
+    assert shown.startswith(" step time – · waits for data – · 1.99 steps/s since its start")
     shown = text(progress_lines(Progress(99, 5000, 2460.0, pace=pace), 51.0, 1800.0, 80))
     assert "step 99 of 5,000, 41:00 left by its 99 steps since its start" in shown
     assert "will not finish" not in shown
