@@ -81,6 +81,8 @@ def judged(state: str | None, log: str) -> Look:
 FALLS = "\n".join(f"step {step} loss: {2.3 - step / 100}" for step in range(40))
 FLAT = "\n".join(f"step {step} loss: {2.3 + (step * 7 % 5) / 100}" for step in range(40))
 
+WAITS = "\n".join(f"step {step} loss {2.3 - step / 20} data_time 0.86 step_time 1.0" for step in range(17))
+
 
 @pytest.mark.parametrize(
     ("state", "log", "look"),
@@ -94,6 +96,7 @@ FLAT = "\n".join(f"step {step} loss: {2.3 + (step * 7 % 5) / 100}" for step in r
         ("PENDING", "", Look.NOT_LOOKED_AT),
         ("RUNNING", "hello", Look.TOO_EARLY),
         ("RUNNING", "step 3 loss: 0.25", Look.TOO_EARLY),
+        ("RUNNING", WAITS, Look.TOO_EARLY),
         ("RUNNING", FALLS, Look.HEALTHY),
         ("RUNNING", FLAT, Look.UNKNOWN),
         ("RUNNING", f"{FALLS}\nstep 40 critic loss: 2", Look.UNKNOWN),
