@@ -118,7 +118,7 @@ class NotLearning(Rule):
                 or self._guessing(points, classes)
                 or self._at_chance(points, classes, shares)
                 or self._fallen_to_zero(points)
-                or self._unchanged(points, snapshot, history)
+                or self._unchanged(points, snapshot, are_guesses(shares, history))
                 or self._unmoved(points, history)
             )
             if hit is not None and not are_adversaries(snapshot):
@@ -231,56 +231,40 @@ class NotLearning(Rule):
         """True if a model that guesses may begin with this loss, which then shows the number of classes."""
         return abs(first / guess - 1) <= self.start
 
-    def _unchanged(self, points: Sequence[Point], snapshot: TargetSnapshot, history: History) -> Hit | None:
+    def _unchanged(self, points: Sequence[Point], snapshot: TargetSnapshot, is_guess: bool) -> Hit | None:
         """A hit if all evaluations had one loss, while the training loss did not fall: the model stays as it
         is."""
         losses = evaluated_losses(snapshot)
-        if len(losses) < self.min_evaluations or not all(map(math.isfinite, losses)):
-            return None
-        if not self._is_long(points) or not _is_beginning(points) or is_warming_up(points):
+        if len(losses) < self.min_evaluations or not self._shows_beginning(points):
             return None
         if num_beside_steps(snapshot) > len(points) / 2:  # the last one may be printed again and again
             return None
-        level, digits = median(losses), last_place(losses)
-        if level <= 0 or digits > self.same / 2 * level:
-            return None
-        if any(abs(loss - level) > self.same / 2 * level for loss in losses):
-            return None
         first, last = _thirds([point.loss for point in points])
-        is_guess = are_guesses(accuracies(snapshot, history), history)
-        is_fixed = len(set(losses)) == 1
-        if not (is_guess or is_fixed) or not first - last < self.rest * first:
+        if not _are_equal(losses, self.same / 2) or not first - last < self.rest * first:
             return None
-        each = f"{level:.4g} in each of {len(losses)} evaluations"
+        if not is_guess and len(set(losses)) > 1:
+            return None
+        each = f"{median(losses):.4g} in each of {len(losses)} evaluations"
         return _hit(points, f"The loss on held-out data is {each}: nothing is learned")
 
     def _unmoved(self, points: Sequence[Point], history: History) -> Hit | None:
-        if not self._is_long(points) or not _is_beginning(points) or is_warming_up(points):
-            return None
         losses = [point.loss for point in points]
-        if not all(map(math.isfinite, losses)):
+        if not self._shows_beginning(points) or not all(map(math.isfinite, losses)):
             return None
         level = median(losses)
-        digits = last_place(losses)
-        are_zero = not any(losses)
-        if not are_zero and (level <= 0 or digits > self.level * level):
-            return None
-        is_exact = are_zero or digits <= self.same * level
-        is_same = is_exact and self._is_same(losses, level, history)
-        if not is_same and not _is_level(losses, self.level * level):
-            return None
         stays = f"The training loss is {level:.4g} from its first value to its last"
-        if is_same:
+        # In a long run a point is a mean of many steps, so the kept steps must be equal too.
+        single = [step.loss for step in history.steps(history.ranks[0])] if history.ranks else []
+        known = [loss for loss in (*losses, *single) if loss is not None]
+        if not any(known) or _are_equal(known, self.same):
             return _hit(points, f"{stays}: nothing is learned")
+        if not 0 < last_place(losses) <= self.level * level or not _is_level(losses, self.level * level):
+            return None
         hit = _hit(points, f"{stays}: it has not fallen by more than its noise")
         return replace(hit, confidence=0.5, severity=Severity.INFO)
 
-    def _is_same(self, losses: Sequence[float], level: float, history: History) -> bool:
-        """True if all values are equal. In a long run a point is a mean of many steps, so the kept steps must
-        be equal too."""
-        single = [step.loss for step in history.steps(history.ranks[0])] if history.ranks else []
-        known = (loss for loss in (*losses, *single) if loss is not None)
-        return all(abs(loss - level) <= self.same * level for loss in known)
+    def _shows_beginning(self, points: Sequence[Point]) -> bool:
+        return self._is_long(points) and _is_beginning(points) and not is_warming_up(points)
 
     def _is_long(self, points: Sequence[Point]) -> bool:
         """True if a warm-up is over, and the points are enough for a mean. A point by epoch is itself a mean
@@ -300,6 +284,13 @@ def _hit(points: Sequence[Point], summary: str) -> Hit:
     """The first and the last value prove it."""
     proof = (points[0].evidence, points[-1].evidence)
     return Hit(summary, proof, 0.8, fixes=_OVERFIT, since_s=points[0].time_s)
+
+
+def _are_equal(values: Sequence[float], share: float) -> bool:
+    """True for values above 0 that differ by at most this share of their median, told to enough digits."""
+    level = median(values)
+    most = share * level
+    return last_place(values) <= most and all(abs(value - level) <= most for value in values)
 
 
 def _are_zero(rates: Sequence[float | None]) -> bool:
