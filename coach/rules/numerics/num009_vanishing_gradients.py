@@ -62,11 +62,10 @@ class VanishingGradients(Rule):
         norms = [s.grad_norm for s in steps if s.grad_norm is not None and math.isfinite(s.grad_norm)]
         losses = [s.loss for s in steps if s.loss is not None and math.isfinite(s.loss)]
         parts = quarters(losses)
-        num_needed = window if any(norms) else self.min_zeros
-        if len(steps) < num_needed or len(norms) < num_needed / 2 or not parts:
+        if not parts or not self._are_gone(norms, len(steps)):
             return
         has_improved = parts[-1] < (1 - self.improved_share) * parts[0]
-        if median(norms) > self.grad_norm or has_improved or fmean(losses) < self.min_loss:
+        if has_improved or fmean(losses) < self.min_loss:
             return
         is_half = _is_half(snapshot.run)
         first = next((point.loss for point in history.curve if point.loss is not None), math.nan)
@@ -99,6 +98,12 @@ class VanishingGradients(Rule):
             ),
             cause="fp16_underflow" if is_half else None,
         )
+
+    def _are_gone(self, norms: Sequence[float], num_steps: int) -> bool:
+        """True if enough of the newest steps have a norm, and half of them next to none."""
+        num_needed = self.window if any(norms) else self.min_zeros
+        is_enough = num_steps >= num_needed and len(norms) >= num_needed / 2
+        return is_enough and median(norms) <= self.grad_norm
 
 
 def _newest_norm(steps: Sequence[Step]) -> float | None:
