@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from coach.analysis.query.language import Field, Order, Query, Vocabulary, in_order
-from coach.cli.text import format_duration, format_mib, format_time, print_columns
+from coach.cli.text import format_mib, format_time, print_columns
+from coach.render.text import clock
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ _SHOWN: Mapping[str, Callable[[Any], str | None]] = {
     "text": lambda value: ",".join(value) if isinstance(value, tuple) else str(value),
     "count": str,
     "percent": lambda value: f"{value:.0f}%",
-    "duration": format_duration,
+    "duration": clock,
     "time": format_time,
     "size": format_mib,
 }

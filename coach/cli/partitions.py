@@ -18,7 +18,6 @@ from coach.cli.cluster import (
 from coach.cli.text import (
     UNKNOWN,
     format_count,
-    format_duration,
     format_used,
     print_bad_rows,
     print_json,
@@ -26,6 +25,7 @@ from coach.cli.text import (
 )
 from coach.config import Settings
 from coach.model.slurm.cluster import Partition
+from coach.render.text import clock
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -83,8 +83,8 @@ def _row(partition: Partition, free: tuple[TypeGpus, ...]) -> tuple[str | None, 
     return (
         partition.name + ("*" if partition.is_default else ""),
         f"{partition.state} hidden" if partition.is_hidden else partition.state,
-        format_duration(partition.time_limit_s),
-        format_duration(partition.default_time_s),
+        clock(partition.time_limit_s),
+        clock(partition.default_time_s),
         format_count(partition.num_nodes),
         format_count(partition.num_nodes_idle),
         format_used(partition.num_cpus_allocated, partition.num_cpus),

@@ -136,18 +136,6 @@ def format_used(used: int | None, total: int | None) -> str | None:
     return f"{UNKNOWN if used is None else used}/{total}"
 
 
-def format_duration(seconds: float | None) -> str | None:
-    """The duration in Slurm's format: `3:04`, `2:03:04`, `1-02:03:04`."""
-    if seconds is None:
-        return None
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    if days:
-        return f"{days}-{hour:02}:{minute:02}:{second:02}"
-    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
-
-
 def format_time(time_s: float | None, pattern: str = "%Y-%m-%d %H:%M") -> str | None:
     """The time on the user's clock; None if the calendar has no such time."""
     if time_s is None:

@@ -12,13 +12,13 @@ from coach.analysis.judging.ranking import has_gone_wrong, num_gpus_of
 from coach.analysis.judging.several_jobs import Judged, worst_first
 from coach.analysis.spelling.printable import cut, display_width
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.cli.text import UNKNOWN, format_duration, printable
-from coach.model.judging.finding import Severity
+from coach.cli.text import UNKNOWN, printable
 from coach.model.training.other_machine import rough_age
+from coach.render.severity import severity_sign
+from coach.render.text import clock
 
 WIDTH = 80
 MAX_LINES = 24
-_SIGNS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "•"}
 
 
 def verdict_lines(
@@ -135,7 +135,7 @@ def _head(each: Judged, now_s: float, width: int | None) -> str:
     """Sign, job, the problem, and at the right end its cost."""
     finding, lost = each.worst, each.lost_gpu_hours
     if finding is not None:
-        sign, said = _SIGNS[finding.severity], f"{finding.rule} {finding.name}"
+        sign, said = severity_sign(finding.severity).text, f"{finding.rule} {finding.name}"
     elif withheld := why_withheld(each.diagnosis):
         sign, said = "?", withheld.because
     elif each.is_unread:
@@ -171,4 +171,4 @@ def _state(each: Judged, now_s: float) -> str:
         ago = "" if ended_s is None else f" {rough_age(now_s - ended_s)} ago"
         return f"{printable(state)}{ago}"
     used = snapshot.job.time_used_s if snapshot.job is not None else None
-    return f"{printable(state)} {format_duration(used)}" if used is not None else printable(state)
+    return f"{printable(state)} {clock(used)}" if used is not None else printable(state)

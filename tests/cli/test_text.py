@@ -11,7 +11,6 @@ import pytest
 
 from coach.cli import guarded, sentence
 from coach.cli.text import (
-    format_duration,
     format_mib,
     format_used,
     print_bad_rows,
@@ -66,14 +65,7 @@ def test_missing_rows_and_only_those_add_a_note_beside_the_table(capsys: pytest.
     assert captured.err == "coach: not shown: 1 row of the answer that could not be read\n"
 
 
-def test_durations_and_sizes_read_as_slurm_writes_them() -> None:
-    assert [format_duration(s) for s in (0, 184, 7384, 93784, None)] == [
-        "0:00",
-        "3:04",
-        "2:03:04",
-        "1-02:03:04",
-        None,
-    ]
+def test_sizes_read_as_slurm_writes_them() -> None:
     assert [format_mib(mib) for mib in (512, 64000, 2 * 1024**2, 0, None)] == [
         "512M",
         "62.5G",

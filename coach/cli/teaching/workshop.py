@@ -15,7 +15,6 @@ from coach.cli.reading_io import slurm_io
 from coach.cli.text import (
     add_format,
     fields_of,
-    format_duration,
     format_time,
     print_json,
     print_line,
@@ -26,6 +25,7 @@ from coach.cli.text import (
 from coach.config import BACKENDS, Settings
 from coach.launch.spelling import parse_time
 from coach.model.teaching.rehearsal import Fit, Rehearsed, Share
+from coach.render.text import clock
 from coach.runs import expand_home
 from coach.workflows.teaching.rehearsal import Rehearsal
 from coach.workflows.teaching.workshop_plan import EXAMPLE, read_workshop_plan
@@ -126,8 +126,8 @@ def fit_lines(day: Fit) -> Iterable[str]:
         yield f"{place.name}: {nodes} in service, {gpus}, as if nobody else used them"
     for share in day.shares:
         yield f"  {share.name}: {_arithmetic(day, share)}"
-    available, least = format_duration(day.available_s), format_duration(day.least_s)
-    most, is_exact = format_duration(day.most_s), day.least_s == day.most_s
+    available, least = clock(day.available_s), clock(day.least_s)
+    most, is_exact = clock(day.most_s), day.least_s == day.most_s
     if day.fits:
         yield f"✓ {day.learners} learners fit: {'' if is_exact else 'at most '}{most} of {available}"
     elif day.fits is None:
@@ -153,7 +153,7 @@ def _arithmetic(day: Fit, share: Share) -> str:
     )
     if share.each_s is None:
         return f"{first}; {share.because}"
-    each, total = format_duration(share.each_s), format_duration(share.total_s)
+    each, total = clock(share.each_s), clock(share.total_s)
     return f"{first} of {each} = {total} ({share.because})"
 
 
