@@ -127,6 +127,12 @@ ILL: dict[str, tuple[str, Curve]] = {
     "a guess by step": ("NUM008", guessing("step", 10, 80, 10)),
     "a guess by epoch": ("NUM008", guessing("epoch", 1, 60, 2)),
     "a guess in few epochs": ("NUM008", guessing("epoch", 1, 15, 10)),
+    "a loss of 0": ("NUM008", lambda chance: rows([0.0] * 300)),
+    "a loss that falls to 0 at once": ("NUM008", lambda chance: rows([*learned(chance)[:60], *[0.0] * 60])),
+    "norms of 0": (
+        "NUM009",
+        lambda chance: rows((4.1 + chance.gauss(0, 0.2) for _ in range(60)), grad_norm=0),
+    ),
     "a norm that explodes": ("NUM010", exploding),
     "a rate of 0": ("NUM011", rate_used_up("step", 10)),
     "a rate of 0 by epoch": ("NUM011", rate_used_up("epoch", 1)),
@@ -187,6 +193,8 @@ HEALTHY: dict[str, Curve] = {
     "a mean that begins at 0": lambda chance: rows(
         (1 - 0.9 ** (s + 1)) * falling(s / 900) for s in range(120)
     ),
+    "a loss that is learned down to 0": lambda chance: rows(2.3 * 0.93**s for s in range(300)),
+    "an explosion that is on its way back": lambda chance: rows([2.3, *(400 / s for s in range(1, 60))]),
     "a first value of a part of the steps": lambda chance: rows(
         (0.1 if s == 0 else 1.0) * falling(s / 200) for s in range(200)
     ),
