@@ -59,9 +59,9 @@ class NotLearning(Rule):
         the first epoch on, beside a training loss that does not fall: if they agree to the last digit, or if
         no accuracy is better than a guess. Or accuracies that are all those of guessing among the classes
         that are named. Or a loss of exactly 0 up to the end, from the first value on, or after one far
-        from 0. Or, as a cause of its own, a warm-up (`warmup_steps` in the launch or the log) with the same rate beside each loss, from a step within the warm-up to a step after its
-        end: the schedule is never stepped. This is a warning if the rate is below the requested one, else
-        info.
+        from 0. Or, as a cause of its own, a warm-up (`warmup_steps` in the launch or the log) with the same
+        rate beside each loss, from a step within the warm-up to a step after its end: the schedule is never
+        stepped. This is a warning if the rate is below the requested one, else info.
     Why it matters
         The model gives the same answer for every input. More time will not change that.
     When it stays silent
