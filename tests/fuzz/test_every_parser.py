@@ -23,6 +23,7 @@ _LIBRARY = re.compile(
 NOT_FUZZED = {
     "coach.model.toml_lines": "reads TOML that tomllib has read: through coach.config.file",
     "coach.node.driver": "reads what a process of its own prints",
+    "coach.sources.logs.printed_speeds": "reads its own table: lines go through printed_numbers",
     "coach.sources.io": "declares what a reader of output is",
     "coach.sources.slurm.overlap_step": "hands what it reads to telemetry_files.parse_records",
     "coach.workflows.watching.recording": "open: the machine in the header of a recording",

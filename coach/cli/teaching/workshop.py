@@ -131,7 +131,7 @@ def fit_lines(day: Fit) -> Iterable[str]:
     if day.fits:
         yield f"✓ {day.learners} learners fit: {'' if is_exact else 'at most '}{most} of {available}"
     elif day.fits is None:
-        bounds = f"at least {least}{f', at most {most}' if most else ''}"
+        bounds = f"at least {least}{'' if day.most_s is None else f', at most {most}'}"
         yield f"? whether {day.learners} learners fit into {available} is not known: {bounds}"
     elif day.least_s > day.available_s:
         yield (

@@ -274,7 +274,8 @@ class LossDivergence(Rule):
             return None
         low, newest = min(values[:-num_newest]), min(values[-num_newest:])
         rise = newest - low
-        if newest < times * low or rise < lost_share * (values[0] - low) or rise <= error:
+        is_noise = rise <= error and newest < self.steep * low
+        if newest < times * low or rise < lost_share * (values[0] - low) or is_noise:
             return None
         start = max(place for place, value in enumerate(values) if value < low + rise / 2) + 1
         if rise < _TIMES_RECOVERED * _recovered(values[start // 2 : start]):
