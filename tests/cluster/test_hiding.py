@@ -203,7 +203,7 @@ def test_the_screens_name_the_actions_that_are_off_here_and_the_reason(
     terminal.send("Escape")
     terminal.wait_gone("Requeue=0")
     terminal.send_packet(f":{failed}\r")
-    terminal.wait_for("MEM001 cuda out of memory", "F advi")
+    terminal.wait_for("MEM001 cuda-out-of-memory", "F advi")
     terminal.send("F")
     terminal.wait_for("› findings", "Halve the micro-batch")
     terminal.send("F")
