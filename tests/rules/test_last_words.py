@@ -154,6 +154,7 @@ ENDS: dict[str, list[str]] = {
         "ERROR: LoadError: ArgumentError: Package Flux not found in current path.",
     ],
     "file_not_found": [
+        "starting\n/var/spool/slurmd/job9/slurm_script: line 3: mpirun: command not found",
         "slurm_script: line 4: cd: /data/runs/7: No such file or directory",
         FRAMES + "RuntimeError: File /data/out/last.pt cannot be opened.",
         "Error using dlmread (line 61)\nThe file 'feats/1.mat' could not be opened\nbecause: No such file",
@@ -273,6 +274,11 @@ HEALTHY = {
           File "/etc/site/motd.py", line 3, in <module>
             import requests
         ModuleNotFoundError: No module named 'requests'
+        epoch 1 loss 0.9
+        epoch 2 loss 0.8
+        """,
+    "a command that its script missed": """
+        job.sh: line 4: nvidia-smi: command not found
         epoch 1 loss 0.9
         epoch 2 loss 0.8
         """,

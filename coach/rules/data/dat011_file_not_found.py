@@ -51,6 +51,7 @@ class FileNotFound(EndingRule):
         dataset="The data set does not exist, and the program was told not to download it",
         asserted="A file or folder that the program requires does not exist",
         command="The node has no command {command}: srun looks for it on the PATH",
+        called="The job finds no command {called} on its PATH",
         path="Not there, seen from the job: {path}",
         mpirun="Not there, seen from the job: a file",
         missing="Not there, seen from the job: {missing}",
