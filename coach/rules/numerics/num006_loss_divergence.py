@@ -274,7 +274,7 @@ class LossDivergence(Rule):
             return None
         low, newest = min(values[:-num_newest]), min(values[-num_newest:])
         rise = newest - low
-        is_noise = rise <= error and newest < self.steep * low
+        is_noise = rise <= 0 or (rise <= error and newest < self.steep * low)
         if newest < times * low or rise < lost_share * (values[0] - low) or is_noise:
             return None
         start = max(place for place, value in enumerate(values) if value < low + rise / 2) + 1
