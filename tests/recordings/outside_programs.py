@@ -117,9 +117,9 @@ PARSERS = {
 }
 """Program and its arguments."""
 TRAINING_INTERRUPTED = (
-    "import os, signal, time\nfor step in range(1, 301):\n"
+    "import os, signal\nfor step in range(1, 301):\n"
     "    print(f'step {step} loss: {2.3 / step ** 0.5:.4f}', flush=True)\n"
-    "    if step == 120:\n        os.kill(os.getpid(), signal.SIGINT)\n        time.sleep(9)"
+    "    if step == 120:\n        os.kill(os.getpid(), signal.SIGINT)"
 )
 
 

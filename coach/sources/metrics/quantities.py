@@ -159,11 +159,11 @@ class Course:
         """The seconds of a step: as printed, else of an epoch that is counted by itself, else by the times of
         this line and of the one before."""
         (last, last_s), self._last = self._last, (step, time_s)
-        told = finite(record.get("step_time_s"))
-        if counter is Counter.EPOCH:
-            told = finite(record.get("epoch_time_s")) if told is None else told
-        if told is not None or counter is not Counter.STEP or time_s is None or last_s is None:
-            return told
+        printed_s = finite(record.get("step_time_s"))
+        if counter is Counter.EPOCH and printed_s is None:
+            printed_s = finite(record.get("epoch_time_s"))
+        if printed_s is not None or counter is not Counter.STEP or time_s is None or last_s is None:
+            return printed_s
         passed_s = time_s - last_s
         return passed_s / (step - last) if step > last and passed_s >= _LEAST_S else None
 
