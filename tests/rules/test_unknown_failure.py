@@ -318,7 +318,7 @@ def test_a_block_is_bounded_and_takes_no_longer_for_long_lines() -> None:
     began_s = time.process_time()
     for piece in ("a: ", "1: ", "exit ", "[1] ", "Error", "x.", " ", "error: 1", "make: ", "\t:"):
         last_error_block(tail(*[piece * 4000] * 50))
-    assert time.process_time() - began_s < 5.0
+    assert time.process_time() - began_s < 20.0  # about 1 s; a quadratic pattern takes minutes
 
 
 def test_a_line_of_the_log_is_quoted_unchanged_and_cut() -> None:
