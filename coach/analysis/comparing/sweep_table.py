@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from coach.analysis.comparing.scaling_laws import Scaling, Size, scaling_of, scaling_words
+from coach.analysis.comparing.speedup import Measured
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.time_to_target import TimeToTarget, short_words, time_to_target
-from coach.analysis.comparing.two_runs import Measured, measure
+from coach.analysis.comparing.two_runs import measure
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Severity

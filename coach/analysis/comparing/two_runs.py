@@ -6,13 +6,23 @@ A fix has to show a measured difference; and runs that did different work are re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from statistics import fmean, median, quantiles
 
 from coach.analysis.comparing.same_program import other_program
 from coach.analysis.comparing.same_steps import says_difference, speedup
+from coach.analysis.comparing.scaling_laws import STRONG, WEAK
+from coach.analysis.comparing.speedup import (
+    SAME,
+    Measured,
+    Speedup,
+    differs,
+    other_setting,
+    speedup_of,
+    too_few_steps,
+)
 from coach.analysis.comparing.steady_state import (
     MIN_INDEPENDENT,
     Estimate,
@@ -52,6 +62,9 @@ BOTH, AFTER, BEFORE = "both", "after", "before"
 """The runs that have a finding."""
 _DRIVER, _HOST = "the driver", "the host"
 _EITHER = "either run"
+_DEVICE, _DATA, _LENGTH = "device", "data set", "tokens per sample"
+_MODEL = ("model", "width", "layers", "heads", "embedding", "image_size")
+"""Parameters that set the size of the model; of coach's recipes, and common in own programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +117,8 @@ class Comparison:
     rows: tuple[Row, ...]
     findings: tuple[FoundIn, ...] | None = None
     """None if a run was not judged, or its diagnosis is withheld."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Quantities of one run's steady part; None if not measured."""
-
-    world_size: int | None
-    throughput: Estimate | None
-    step_time: Estimate | None
-    data_time: Estimate | None
-    memory_peak: Estimate | None
-    global_batch: int | None = None
-    """Samples of one step of all ranks."""
+    speedup: Speedup | None = None
+    """Throughput of the second run over that of the first, with the efficiency per rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +144,21 @@ class _Side:
 
     @property
     def world_size(self) -> int | None:
-        started = (event.fields.get("world_size") for event in self.snapshot.events if event.event == "start")
-        found = next((size for size in started if isinstance(size, int)), None)
-        return found if found is not None else len(self.history.ranks) or None
+        return self._at_start("world_size") or len(self.history.ranks) or None
+
+    @property
+    def num_threads(self) -> int | None:
+        """Compute threads of one rank; None on a GPU, where they hardly matter."""
+        return self._at_start("num_threads") if self._named("device", "type") == "cpu" else None
+
+    @property
+    def setting(self) -> Mapping[str, object]:
+        """The hardware, data and model as far as known; see Measured."""
+        run = self.snapshot.run
+        parameters = run.parameters if run is not None else {}
+        known = {_DEVICE: self.device, _DATA: self.dataset, _LENGTH: self.tokens_per_sample}
+        known |= {name: parameters.get(name) for name in _MODEL}
+        return {name: value for name, value in known.items() if value is not None}
 
     @property
     def device(self) -> str | None:
@@ -161,6 +175,10 @@ class _Side:
         run = self.snapshot.run
         return run.tokens_per_sample if run is not None else None
 
+    def _at_start(self, name: str) -> int | None:
+        values = (event.fields.get(name) for event in self.snapshot.events if event.event == "start")
+        return next((value for value in values if isinstance(value, int)), None)
+
     def _named(self, table: str, key: str) -> str | None:
         run = self.snapshot.run
         value = getattr(run, table).get(key) if run is not None else None
@@ -169,7 +187,10 @@ class _Side:
 
 def measure(snapshot: TargetSnapshot, history: History) -> Measured:
     """The quantities of one run that `compare` shows."""
-    side = _Side(snapshot, history)
+    return _measured(_Side(snapshot, history))
+
+
+def _measured(side: _Side) -> Measured:
     return Measured(
         side.world_size,
         _throughput(side),
@@ -177,6 +198,8 @@ def measure(snapshot: TargetSnapshot, history: History) -> Measured:
         _data_time(side),
         _memory_peak(side),
         side.global_batch,
+        side.setting,
+        side.num_threads,
     )
 
 
@@ -202,25 +225,28 @@ def compare(
     findings_of_old, findings_of_new = judged or ((), ())
     old = _Side(before, before_history, findings_of_old)
     new = _Side(after, after_history, findings_of_new)
-    device = _differs("other device", old.device, new.device)
-    dataset = _differs("other data set", old.dataset, new.dataset)
-    world = _differs("other world size", old.world_size, new.world_size)
-    batch = _differs("other global batch", old.global_batch, new.global_batch)
-    length = _differs("other tokens per sample", old.tokens_per_sample, new.tokens_per_sample)
-    place = device or world
+    measured_old, measured_new = _measured(old), _measured(new)
+    speed = speedup_of(measured_old, measured_new)
+    device = differs(_DEVICE, old.device, new.device)
+    dataset = differs(_DATA, old.dataset, new.dataset)
+    world = differs("world size", old.world_size, new.world_size)
+    batch = differs("global batch", old.global_batch, new.global_batch)
+    setting = other_setting(measured_old, measured_new)
+    # A rank keeps its batch in weak scaling, and all ranks together do in strong scaling.
+    step = setting or (None if speed.scaling in (STRONG, WEAK) else world or batch)
     is_paced = old.steady and new.steady
     rows = [
-        *(() if is_paced else _run_time_rows(old, new, place or dataset)),
-        *_throughput_rows(old, new, place or dataset, length),
-        _row("step time", "s", old, new, _step_time, False, place or dataset or batch),
-        _row("data time", "s", old, new, _data_time, False, place or dataset or batch),
-        _row("time per epoch", "s", old, new, _epoch_time, False, place or dataset),
-        _memory_row(old, new, place),
+        *(() if is_paced else _run_time_rows(old, new, setting or world)),
+        *_throughput_rows(old, new, speed, other_setting(measured_old, measured_new, (_LENGTH,))),
+        _row("step time", "s", old, new, _step_time, False, step, too_few_steps),
+        _row("data time", "s", old, new, _data_time, False, step, too_few_steps),
+        _row("time per epoch", "s", old, new, _epoch_time, False, setting),
+        _memory_row(old, new, device, world),
         _loss_row(old, new, other_program(before.run, after.run), dataset or batch),
-        *_target_rows(old, new, place, dataset),
+        *_target_rows(old, new, device, dataset),
     ]
     findings = None if judged is None else _found_in(*judged)
-    return Comparison(before.target, after.target, tuple(_changes(old, new)), tuple(rows), findings)
+    return Comparison(before.target, after.target, tuple(_changes(old, new)), tuple(rows), findings, speed)
 
 
 def _without_withheld(
@@ -252,9 +278,8 @@ def _found_in(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Foun
     return (*both, *came, *gone)
 
 
-def _differs(what: str, old: object, new: object) -> str | None:
-    """Why two runs cannot be compared; an unknown value is no obstacle."""
-    return None if old is None or new is None or old == new else f"{what} ({old} → {new})"
+def _too_few_values(num_values: int) -> str:
+    return f"too few values to know the noise ({num_values})"
 
 
 def _row(
@@ -265,28 +290,32 @@ def _row(
     measure: Callable[[_Side], Estimate | None],
     is_more_better: bool,
     obstacle: str | None,
+    too_few: Callable[[int], str] = _too_few_values,
 ) -> Row:
     a, b = measure(old), measure(new)
-    verdict, because = _verdict(a, b, is_more_better, obstacle)
+    verdict, because = _verdict(a, b, is_more_better, obstacle, too_few)
     return _filled(quantity, unit, a, b, verdict, because)
 
 
-def _throughput_rows(old: _Side, new: _Side, obstacle: str | None, length: str | None) -> list[Row]:
+def _throughput_rows(old: _Side, new: _Side, speed: Speedup, obstacle: str | None) -> list[Row]:
     """Throughput in samples; if both runs' samples are token sequences, also in tokens, whose rate is
     comparable for any sequence length."""
-    samples = _throughput_row(old, new, obstacle or length)
+    length = differs(_LENGTH, old.tokens_per_sample, new.tokens_per_sample)
+    samples = _throughput_row(old, new, speed, obstacle or length)
     if old.tokens_per_sample is None or new.tokens_per_sample is None:
         return [samples]
-    tokens = _row("tokens", "tokens/s", old, new, _tokens, True, obstacle)
+    tokens = _row("tokens", "tokens/s", old, new, _tokens, True, obstacle, too_few_steps)
     if length is None:  # the same rate in another unit, and the same verdict
         tokens = replace(tokens, ratio=samples.ratio, verdict=samples.verdict, because=samples.because)
     return [samples, tokens]
 
 
-def _throughput_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
-    """Compare over the common steps, if there are enough: the cost of special steps is then the same in
-    both."""
-    row = _row("throughput", "samples/s", old, new, _throughput, True, obstacle)
+def _throughput_row(old: _Side, new: _Side, speed: Speedup, obstacle: str | None) -> Row:
+    """On as many ranks, compare over the common steps, if there are enough: the cost of special steps is then
+    the same in both."""
+    row = _row("throughput", "samples/s", old, new, _throughput, True, obstacle, too_few_steps)
+    if speed.scaling != SAME:
+        return replace(row, because=row.because or speed.words)
     paired = speedup(old.lead, new.lead) if obstacle is None else None
     if paired is None or paired.noise is None:
         return row
@@ -307,14 +336,18 @@ def _filled(
         a.noise if a else None,
         b.value if b else None,
         b.noise if b else None,
-        b.value / a.value if a and b and a.value > 0 else None,
+        b.value / a.value if a and b and a.value > 0 and None not in (a.noise, b.noise) else None,
         verdict,
         because,
     )
 
 
 def _verdict(
-    a: Estimate | None, b: Estimate | None, is_more_better: bool, obstacle: str | None
+    a: Estimate | None,
+    b: Estimate | None,
+    is_more_better: bool,
+    obstacle: str | None,
+    too_few: Callable[[int], str] = _too_few_values,
 ) -> tuple[str, str | None]:
     if a is None or b is None:
         which = _EITHER if a is None and b is None else "the first run" if a is None else "the second run"
@@ -323,7 +356,7 @@ def _verdict(
         return NOT_COMPARABLE, obstacle
     if a.noise is None or b.noise is None:
         few = min(side.num_values for side in (a, b) if side.noise is None)
-        return NOT_COMPARABLE, f"too few values to know the noise ({few})"
+        return NOT_COMPARABLE, too_few(few)
     difference = b.value - a.value
     # Half widths of independent intervals add in quadrature.
     noise = math.hypot(a.noise, b.noise)
@@ -400,14 +433,16 @@ def _memory_peaks(side: _Side) -> dict[str, Estimate]:
     }
 
 
-def _memory_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
-    """Compare only peaks of one measure: the driver counts CUDA's own memory too."""
+def _memory_row(old: _Side, new: _Side, device: str | None, world: str | None) -> Row:
+    """Compare only peaks of one measure: the driver counts CUDA's own memory too, and a host that of all its
+    ranks."""
     peaks = [_memory_peaks(old), _memory_peaks(new)]
     names = [next(iter(each), None) for each in peaks]
     if all(_DRIVER in each for each in peaks) and names[0] != names[1]:
         names = [_DRIVER, _DRIVER]
     a, b = (each.get(name) if name else None for each, name in zip(peaks, names, strict=True))
-    verdict, because = _verdict(a, b, False, obstacle or _differs("other measure of memory", *names))
+    obstacle = device or differs("measure of memory", *names) or (world if _HOST in names else None)
+    verdict, because = _verdict(a, b, False, obstacle)
     return _filled("memory peak", "MiB", a, b, verdict, because)
 
 
@@ -448,7 +483,7 @@ def _do_other_work(old: _Side, new: _Side) -> bool:
     return any(a.parameters.get(name) != b.parameters.get(name) for name in _WORK)
 
 
-def _target_rows(old: _Side, new: _Side, place: str | None, dataset: str | None) -> list[Row]:
+def _target_rows(old: _Side, new: _Side, device: str | None, dataset: str | None) -> list[Row]:
     """The cost of reaching an accuracy, if a target was set. Changes of batch, precision or model may change
     how a run gets there, so they do not prevent the comparison."""
     targets = [time_to_target(side.snapshot) for side in (old, new)]
@@ -459,7 +494,7 @@ def _target_rows(old: _Side, new: _Side, place: str | None, dataset: str | None)
     of_steps = _no_target(targets) or dataset
     if of_steps is None and not is_same:
         of_steps = f"other target ({asked[0]:g} → {asked[-1]:g})"
-    of_times = of_steps or place
+    of_times = of_steps or device
 
     def row(quantity: str, unit: str, of: _OfTarget, obstacle: str | None) -> Row:
         a, b = map(of, targets)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -260,10 +261,68 @@ def test_another_global_batch_forbids_step_time_and_loss_but_not_throughput() ->
     assert row(comparison, "loss").verdict == NOT_COMPARABLE
 
 
+def on_ranks(num_ranks: int, num_threads: int | None = None) -> TargetSnapshot:
+    fields = {"world_size": num_ranks, "num_threads": num_threads}
+    start = MetricEvent(0, "start", None, 0, fields)
+    run = examples.run({"width": 64}, device={"type": "cpu", "name": "EPYC"})
+    return TargetSnapshot(f"{num_ranks} ranks", None, run=run, events=(start,))
+
+
+def across(num_threads: tuple[int, int] = (1, 1), batch: int = 128, step_time_s: float = 0.12) -> Comparison:
+    """One rank with 64 samples a step in 0.1 s, against two ranks."""
+    sides = series(0.1, seed=1), series(step_time_s, seed=2, batch=batch)
+    one, two = on_ranks(1, num_threads[0]), on_ranks(2, num_threads[1])
+    return compare(one, examples.history(sides[0]), two, examples.history(sides[1]))
+
+
+def test_two_ranks_that_keep_their_batch_are_weak_scaling_with_an_efficiency() -> None:
+    compared = across()
+    throughput = row(compared, "throughput")
+    assert (throughput.verdict, throughput.ratio) == (BETTER, pytest.approx(1.67, abs=0.05))
+    assert throughput.because is not None
+    assert re.fullmatch(
+        r"1\.\d\d ± 0\.\d\d × on 2 × the ranks: efficiency 8\d ± \d %, weak scaling, over 180 steps",
+        throughput.because,
+    )
+    assert compared.speedup is not None
+    assert compared.speedup.efficiency is not None
+    assert compared.speedup.efficiency.value == pytest.approx(throughput.ratio / 2, rel=0.01)
+    assert {row(compared, name).verdict for name in ("step time", "data time")} == {WORSE}
+    assert row(compared, "loss").because == "other global batch (64 → 128)"
+
+
+def test_two_ranks_that_share_a_batch_are_strong_scaling() -> None:
+    compared = across(batch=64, step_time_s=0.06)
+    assert compared.speedup is not None
+    assert compared.speedup.scaling == "strong"
+    assert row(compared, "step time").verdict == BETTER
+    assert row(compared, "loss").verdict == NO_DIFFERENCE
+
+
+def test_a_batch_that_is_neither_kept_nor_shared_gives_no_kind_of_scaling() -> None:
+    compared = across(batch=100)
+    assert "neither strong nor weak scaling is known" in str(row(compared, "throughput").because)
+    assert row(compared, "step time").because == "other world size (1 → 2)"
+
+
+def test_ranks_with_other_threads_have_a_ratio_and_no_efficiency() -> None:
+    throughput = row(across(num_threads=(2, 1)), "throughput")
+    assert throughput.verdict == BETTER
+    assert "no efficiency" in str(throughput.because)
+    assert "other threads per rank (2 → 1)" in str(throughput.because)
+
+
+def test_another_model_is_not_comparable_on_any_number_of_ranks() -> None:
+    old, new = examples.run({"width": 64}), examples.run({"width": 16})
+    throughput = row(against(series(0.1, seed=1), series(0.05, seed=2), old, new), "throughput")
+    assert (throughput.verdict, throughput.because) == (NOT_COMPARABLE, "other width (64 → 16)")
+
+
 def test_a_few_steps_do_not_tell_their_noise() -> None:
     throughput = row(against(series(0.1, seed=1, count=10), series(0.1, seed=2)), "throughput")
     assert throughput.verdict == NOT_COMPARABLE
-    assert "too few values" in (throughput.because or "")
+    assert throughput.because == "too few steps (7 steady, 16 are needed)"
+    assert (throughput.before is not None, throughput.ratio) == (True, None)
 
 
 def test_epochs_are_compared_by_their_own_scatter() -> None:

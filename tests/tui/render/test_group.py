@@ -6,10 +6,10 @@ import math
 
 import pytest
 
+from coach.analysis.comparing.speedup import Measured
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import Group, Member, loss_words, table
 from coach.analysis.comparing.time_to_target import TimeToTarget
-from coach.analysis.comparing.two_runs import Measured
 from coach.cli.compare import print_group
 from coach.lookback.history import History
 from coach.model.judging.finding import Finding, Severity, Subject

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from coach.analysis.comparing.speedup import Measured
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, Member, best_first, table
-from coach.analysis.comparing.two_runs import Measured
 from coach.config import Limits
 from coach.launch.recipe import recipe_of
 from coach.launch.resources import Site
