@@ -50,6 +50,7 @@ _KEYS: Mapping[str, Mapping[str, str]] = {
     "fix": {"script_from": "fix-script", "run_id": "fix"},
     "compare": {"chain": "compare-chain", "before": "compare", "points": "compare-group"},
     "drill": {"run_id": "launch", "drills": "drills"},
+    "ladder": {"rungs": "ladder", "ladders": "ladders"},
 }
 """Command → the keys that tell its documents apart; the first one that is there."""
 _OF_RECIPE = "a recipe names its own"
@@ -66,6 +67,8 @@ FREE_KEYS: Mapping[str, str] = {
     "recipes:recipes[].remedies.*": _OF_RECIPE,
     "recipe:recipes[].remedies.*": _OF_RECIPE,
     "run_directory/run:remedies.*": _OF_RECIPE,
+    "run_directory/run:ladder.rungs[].set": _OF_RECIPE,
+    "ladders:ladders[].rungs[].set": _OF_RECIPE,
     "run_directory/run:configs[].changes.*": "old and new, of any type",
     "resources": "options of the scheduler, more with each version",
     "requires": "packages",

@@ -104,6 +104,7 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     ],
     "cohort": [["SHARED"], ["SHARED", "--format", "json"], [FIRST], ["SHARED", "--group", FIRST]],
     "recipes": [[], ["OWN"], ["OWN", "--diff"], ["OWN", "--format", "json"], [MARKUP]],
+    "ladder": [[], ["--format", "json"], [MARKUP], ["OWN"]],
     "data": [[], ["--format", "json"]],
     "runs": [[], ["--format", "json"], ["clean", "--keep", "1"]],
     "jobs": [

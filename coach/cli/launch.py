@@ -9,7 +9,7 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coach.cli.launch_own import launch_as_is, with_program
@@ -73,8 +73,15 @@ def meant(args: argparse.Namespace, unknown: Sequence[str]) -> str | None:
     return f"a parameter of a recipe goes through --set: `{' '.join(pairs)}`{near}"
 
 
-def launch(request: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:
-    """Turn a request into a run, as `--dry-run`, `--wait` and `--format` ask."""
+Answer = Callable[[Plan, Sequence[Submitted], Sequence[str | None], Io], int]
+"""Prints what was launched, with the states of its runs; returns the exit status."""
+
+
+def launch(
+    request: LaunchRequest, args: argparse.Namespace, settings: Settings, answer: Answer | None = None
+) -> int:
+    """Turn a request into a run, as `--dry-run`, `--wait` and `--format` ask. `answer` replaces what a launch
+    prints."""
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     env = os.environ
     io = slurm_io(settings)
@@ -87,8 +94,8 @@ def launch(request: LaunchRequest, args: argparse.Namespace, settings: Settings)
         for each in (plan, *plan.others):
             check_ready(each)
             print_verbatim(each.script)
-        if answer := dry_run.answer_words(plan, io):
-            say(answer)
+        if words := dry_run.answer_words(plan, io):
+            say(words)
         return 0
     going = still_going.same_launch(plan, settings, io)
     if going is not None:
@@ -105,6 +112,8 @@ def launch(request: LaunchRequest, args: argparse.Namespace, settings: Settings)
         if waited is None:
             return 130
         states = waited
+    if answer is not None:
+        return answer(plan, submitted, states, io)
     _answer(plan, submitted, states, args.format)
     if not args.wait:
         return 0

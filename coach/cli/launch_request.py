@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coach.cli.launch_own import add_own
-from coach.cli.text import add_format
+from coach.cli.text import FORMATS, add_format
 from coach.config import BACKENDS
 from coach.launch.long_job import DEFAULT_SEGMENTS
 from coach.launch.spelling import parse_time
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options; they match the keys of [launch] in config.toml."""
     add_own(parser)
     parser.add_argument("--backend", choices=BACKENDS, default="auto", help="where it trains (default: auto)")
-    _add_resources(parser)
+    add_resources(parser)
     _add_long(parser)
     add_environment(parser)
     add_share(parser)
@@ -49,7 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_ways(parser)
 
 
-def _add_resources(parser: argparse.ArgumentParser) -> None:
+def add_resources(parser: argparse.ArgumentParser) -> None:
+    """Options for the size and the place of the job, also of `ladder`."""
     parser.add_argument("--nodes", dest="num_nodes", metavar="N", help="nodes (default: 1)")
     parser.add_argument("--gpus", dest="gpus_per_node", metavar="N", help="GPUs per node; 0: train on CPUs")
     parser.add_argument("--nproc-per-node", metavar="N", help="ranks per node (default: one per GPU)")
@@ -162,7 +163,7 @@ def shared_place(text: str | None) -> str | None:
     return text if text is None or text == NOWHERE else str(Path(text).absolute())
 
 
-def add_ways(parser: argparse.ArgumentParser) -> None:
+def add_ways(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """Options for how far a launch goes, and for the form of its answer."""
     parser.add_argument(
         "--dry-run",
@@ -172,7 +173,7 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", action="store_true", help="wait for the end: exit status 0 when COMPLETED, else 1"
     )
-    add_format(parser)
+    add_format(parser, formats)
 
 
 def request_of(args: argparse.Namespace) -> LaunchRequest:

@@ -19,6 +19,8 @@ from coach.analysis.spelling.printable import printable as printable
 
 UNKNOWN = "–"
 
+FORMATS = ("text", "json")
+
 _GAP = "  "
 _MAX_CELL = 100
 _MAX_LAST_CELL = 1000
@@ -61,9 +63,11 @@ def _padded(header: str, column: Sequence[str | None], align: str, *, is_last: b
     return [padded[header], *(ready[cell] for cell in column)]
 
 
-def add_format(parser: argparse.ArgumentParser) -> None:
-    """Add the option that chooses between text and JSON."""
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
+    """Add the option that chooses between text, the default, and the other forms."""
+    words = f"text (default){', ' if len(formats) > 2 else ' '}{', '.join(formats[1:-1])}"
+    words = f"{words} or {formats[-1]}" if len(formats) > 2 else f"text (default) or {formats[-1]}"
+    parser.add_argument("--format", choices=formats, default="text", help=words)
 
 
 def print_line(text: str, out: TextIO | None = None) -> None:

@@ -28,6 +28,8 @@ from coach.sources.named_file import read_named
 _NO_RECIPES = frozenset({"pyproject.toml"})
 _DRILLS = "drills"
 """The folder beside the recipes with the recipes that have a planted fault."""
+LADDERS = "ladders"
+"""The folder beside the recipes with the ladders, which are no recipes."""
 
 
 _PACKED = installed.package() / "data"
@@ -183,7 +185,10 @@ def _user_paths(place: Path) -> list[Path]:
     try:
         here = _recipes_in(place)
         return here or [
-            path for child in sorted(place.iterdir()) if child.is_dir() for path in _recipes_in(child)
+            path
+            for child in sorted(place.iterdir())
+            if child.is_dir() and child.name != LADDERS
+            for path in _recipes_in(child)
         ]
     except OSError as error:
         raise UserError(f"{place}: {error.strerror}") from None

@@ -21,7 +21,7 @@ from coach.node.secret_words import mask_command
 
 _NOT_SAID = (
     *("parent_run_id", "fix", "defaulted"),
-    *("sweep", "num_random", "at_once", "brake", "sweep_point", "group_before"),
+    *("sweep", "num_random", "at_once", "brake", "sweep_point", "ladder", "group_before"),
 )
 """Fields of a request that run.json keeps elsewhere, or that are used only while planning."""
 
@@ -78,6 +78,7 @@ def run_record(
         **({"drill": recipe.name} if is_drill(request, recipe) else {}),
         **({"squeue_comment": True} if has_comment and plan.backend == "slurm" else {}),
         **({"sweep": asdict(request.sweep_point)} if request.sweep_point else {}),
+        **({"ladder": asdict(request.ladder)} if request.ladder else {}),
     }
 
 

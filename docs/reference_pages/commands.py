@@ -21,6 +21,7 @@ EXAMPLES = {
     "compare": "coach compare 20261121-142233-ddp-4f2a 20261121-150112-ddp-9c01",
     "recipes": "coach recipes ddp",
     "launch": "coach launch ddp --nodes 2 --set lr=0.1 --wait",
+    "ladder": "coach ladder demos --wait --format markdown",
     "init": "coach init --dry-run",
     "data": "coach data fetch --dir /scratch/ada/data",
     "run": "coach run -- python train.py",

@@ -10,6 +10,7 @@ from coach.launch.project_file import FILES, TRAINING_KEYS
 from coach.launch.recipe import data_dir
 from coach.launch.recipe_file import MEMORY_KEYS, RECIPE_KEYS, REMEDY_KEYS, SWEEP_KEYS
 from coach.model.toml_schema import Schema
+from coach.workflows.launching.ladders import LADDER_KEYS, RUNG_KEYS
 from reference_pages.markdown import block, code, page, table, text
 
 _RECIPE = """\
@@ -68,6 +69,11 @@ def recipe_page() -> str:
         _keys(TWIN_KEYS),
         "### Options of a drill and of its twin",
         table(("key", "value"), options),
+        "## A ladder",
+        "A TOML of its own, in the folder `ladders` beside the recipes: [how to](../how-to/ladder.md).",
+        _keys(LADDER_KEYS),
+        "### [rungs.NAME]",
+        _keys(RUNG_KEYS),
     )
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from coach.model.launching.environment import Environment
+from coach.model.launching.ladder import Ladder
 
 Scalar = str | int | float | bool
 """Type of a recipe parameter's value."""
@@ -165,6 +166,8 @@ class LaunchRequest:
     runs start."""
     sweep_point: SweepPoint | None = None
     """The position of this run in its group."""
+    ladder: Ladder | None = None
+    """The ladder whose rungs are launched as a group, or to which this run belongs."""
     group_before: tuple[str, ...] = ()
     """Ids of the earlier runs of its group."""
     until_done: int | None = None

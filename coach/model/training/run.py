@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from coach.model.launching.ladder import Ladder
 from coach.model.launching.launch import AppliedFix, SweepPoint
 from coach.model.teaching.drill import Answer
 
@@ -107,6 +108,8 @@ class Run:
     """Memory per node that its recipe needs, with headroom; None: unknown."""
     sweep: SweepPoint | None = None
     """Position in the group that it was launched with."""
+    ladder: Ladder | None = None
+    """The ladder that the group was launched as."""
     user: str | None = None
     """The user who launched it."""
     host: str | None = None

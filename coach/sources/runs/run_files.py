@@ -19,6 +19,7 @@ from typing import Any
 
 from coach import runs
 from coach.model.errors import UserError
+from coach.model.launching.ladder import Ladder, Rung
 from coach.model.launching.launch import AppliedFix, Scalar, SweepPoint
 from coach.model.reading import Reading, RunFacts
 from coach.model.slurm.cluster import NOT_RECORDED, is_final
@@ -62,6 +63,9 @@ _RUN = Fields(
 )
 """What run.json may say as it stands. Everything else is judged by coach."""
 _SEGMENT = Fields(Segment, Segment.__match_args__)
+_RUNG = Fields(Rung, Rung.__match_args__)
+MAX_RUNGS = 64
+"""Rungs of a ladder that are read."""
 _FULL_DISK = Fields(FullDisk, ("first_time_s", "last_time_s", "free_bytes", "free_inodes", "exit_code"))
 
 
@@ -84,6 +88,7 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         is_uneven_by_design=flag(value.get("uneven_by_design")),
         remedies=_parse_remedies(table(value.get("remedies"))),
         sweep=_parse_sweep(table(value.get("sweep"))),
+        ladder=_parse_ladder(table(value.get("ladder"))),
         segments=_parse_segments(value.get("segments")),
         has_torch_gpu_support=flag(table(value.get("torch_build")).get("has_gpu_support")),
     )
@@ -111,6 +116,20 @@ def _parse_sweep(value: Mapping[str, Any]) -> SweepPoint | None:
     if not group_id or not parameter or index is None or size is None:
         return None
     return SweepPoint(group_id, parameter, swept, index, size) if isinstance(swept, Scalar) else None
+
+
+def _parse_ladder(value: Mapping[str, Any]) -> Ladder | None:
+    name, listed = text(value.get("name")), value.get("rungs")
+    if not name or not isinstance(listed, list):
+        return None
+    rungs = (_RUNG.read(each) for each in listed[:MAX_RUNGS] if isinstance(each, dict))
+    known = tuple(Rung(**_with_texts(each)) for each in rungs if each["name"] and each["recipe"])
+    return Ladder(name, text(value.get("title")) or "", known, value.get("is_for_gpus") is True)
+
+
+def _with_texts(rung: dict[str, Any]) -> dict[str, Any]:
+    texts = {key: rung[key] or "" for key in ("shows", "source", "wrong_because")}
+    return {**rung, **texts, "repeats": rung["repeats"] or 1}
 
 
 def _parse_fix(value: Mapping[str, Any]) -> AppliedFix | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coach.analysis.comparing.sweep_table import Group, group_of, member_of, table
+from coach.analysis.comparing.sweep_table import group_of, group_table, member_of
 from coach.model.snapshot import TargetSnapshot
 from coach.render.text import Line, line, muted
 from coach.tui.bases.page import PageScreen
@@ -26,7 +26,7 @@ class GroupScreen(PageScreen, screen="group"):
         self.targets = tuple(run.run_id for run in self._runs[:MAX_FOLLOWED])
 
     def lines(self, width: int) -> list[Line]:
-        members = []
+        read = []
         for listed in self._runs:
             run = self.context.run(listed.run_id) or listed
             target = self.context.snapshot.targets.get(run.run_id) or TargetSnapshot(
@@ -34,12 +34,9 @@ class GroupScreen(PageScreen, screen="group"):
             )
             diagnosis = self.context.diagnoses.get(run.run_id)
             history = self.context.session.history(run.run_id)
-            members.append(member_of(run, target, history, diagnosis.findings if diagnosis else ()))
-        first = self._runs[0] if self._runs else None
-        parameter = first.sweep.parameter if first is not None and first.sweep is not None else ""
-        recipe = first.recipe if first is not None else ""
-        group = Group(self._group_id, recipe, parameter, table(parameter, members))
-        rows = group_lines(group, width + 1)
+            member = member_of(run, target, history, diagnosis.findings if diagnosis else ())
+            read.append((run, member))
+        rows = group_lines(group_table(self._group_id, read), width + 1)
         if len(self._runs) > MAX_FOLLOWED:
             rows.append(
                 line(

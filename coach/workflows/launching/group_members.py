@@ -10,17 +10,21 @@ from coach.config import Settings
 from coach.launch import parameters
 from coach.launch.array_script import can_be_array
 from coach.launch.batch_file import array_of, read
+from coach.launch.limits import check_limits
 from coach.launch.partition_choice import gpu_partition, words_of_choice
-from coach.launch.recipe import Recipe, Sweep, resolve_parameters
+from coach.launch.recipe import Recipe, Sweep, recipe_of, resolve_parameters
 from coach.launch.recipe_file import RANKS, WORLD_SIZE
 from coach.launch.resources import Resolved, Site, resolve_resources
 from coach.launch.sweep_values import MAX_RUNS, combinations, names_several, words_of
 from coach.model.errors import UserError
+from coach.model.launching.ladder import RUNG, Rung
 from coach.model.launching.launch import ARRAY_TASK, LaunchRequest, OwnKind, Plan, Scalar
 from coach.workflows.launching.defaults import locked_fields
 
 AT_ONCE = 4
 """Runs of a sweep that may be alive at the same time, unless the launch sets another number."""
+REPEATS = "repeats"
+"""Name in `set` that gives the number of runs of every rung of a ladder."""
 MAX_TASKS = 64
 """Largest array of a batch file: each task gets a run directory. Larger arrays are for plain sbatch."""
 
@@ -39,15 +43,13 @@ def placed_together(
 ) -> tuple[LaunchRequest, tuple[str, ...]]:
     """The request with one partition for all runs of a group, so that they can be compared, and a note. The
     request as it is if it is for one run, or names a partition."""
-    if (recipe.sweep is None and not request.sweep) or request.parent_run_id is not None:
+    is_group = recipe.sweep is not None or request.sweep or request.ladder is not None
+    if not is_group or request.parent_run_id is not None:
         return request, ()
 
     def resolve(trial: LaunchRequest) -> list[tuple[LaunchRequest, Resolved]]:
         runs = [member.request for member in members_of(trial, recipe, site, settings)]
-        return [
-            (run, resolve_resources(run, recipe, resolve_parameters(recipe, run.set)[0], site))
-            for run in runs
-        ]
+        return [(run, _resolved(run, recipe if run.ladder is None else recipe_of(run), site)) for run in runs]
 
     found = gpu_partition(request, recipe, site, resolve)
     if found is not None:
@@ -80,6 +82,8 @@ def members_of(request: LaunchRequest, recipe: Recipe, site: Site, settings: Set
         tasks = _array_tasks(request, recipe)
         if tasks:
             return tasks
+    if request.ladder is not None:
+        return _of_ladder(request, site, settings)
     if request.sweep:
         return _of_sweep(request, recipe, site, settings)
     of_sweeps = {
@@ -133,6 +137,89 @@ def _of_sweep(request: LaunchRequest, recipe: Recipe, site: Site, settings: Sett
         )
         for values in combinations(known, request.sweep, request.num_random)
     ]
+
+
+def _of_ladder(request: LaunchRequest, site: Site, settings: Settings) -> list[Member]:
+    """The runs of a ladder's rungs, each as often as it repeats. A rung that this site cannot start is left
+    out, and the ladder in each run's request says why. `world_size` in the request is the most ranks of a
+    rung; `rung` names the rungs to launch. Raises UserError if no rung can be started."""
+    ladder, said = request.ladder, dict(request.set)
+    assert ladder is not None
+    most = _number(said.pop(WORLD_SIZE, None), WORLD_SIZE)
+    repeats = _number(said.pop(REPEATS, None), REPEATS)
+    named = str(said.pop(RUNG)).replace(",", " ").split() if RUNG in said else None
+    known = [rung.name for rung in ladder.rungs]
+    for name in named or ():
+        if name not in known:
+            raise UserError(f"{name}: {ladder.name} has no such rung", f"its rungs: {', '.join(known)}")
+    rungs, found = [], []
+    problem: UserError | None = None
+    for rung in ladder.rungs:
+        if named is not None and rung.name not in named:
+            continue
+        try:
+            run, why_not = _of_rung(rung, replace(request, set=said), most, site, settings)
+        except UserError as error:
+            problem, why_not = problem or error, error.message
+        else:
+            found += [(rung.name, run)] * (repeats or rung.repeats)
+        rungs.append(replace(rung, why_not=why_not))
+    _refuse_unknown(said, [run for _, run in found])
+    if not found and problem is not None:
+        raise problem
+    judged = replace(ladder, rungs=tuple(rungs))
+    return [Member(RUNG, name, replace(run, ladder=judged)) for name, run in found]
+
+
+def _of_rung(
+    rung: Rung, request: LaunchRequest, most: int | None, site: Site, settings: Settings
+) -> tuple[LaunchRequest, str | None]:
+    """The request of one rung, and why it has fewer ranks than its file says; None if it has all. Raises
+    UserError if it cannot be started."""
+    run = replace(
+        request,
+        recipe=rung.recipe,
+        num_nodes=None,
+        nproc_per_node=None,
+        gpus_per_node=0 if request.gpus_per_node == 0 else None,
+    )
+    recipe = recipe_of(run)
+    own = {name: value for name, value in request.set.items() if name in recipe.parameters}
+    run, ranks, why_not = replace(run, set={**rung.set, **own}), rung.ranks, None
+    while True:
+        try:
+            if ranks is not None and most is not None and ranks > most:
+                raise UserError(f"at most {most} ranks were asked for")
+            placed = (
+                run if ranks is None or recipe.is_one_process else _with_ranks(run, recipe, ranks, site, {})
+            )
+            check_limits(_resolved(placed, recipe, site).resources, 0, settings.limits, settings.origins)
+        except UserError as error:
+            words = error.message.rpartition(": ")[2]
+            units = "GPUs" if "GPU" in words else "ranks"
+            why_not = why_not or (f"asks {rung.ranks} {units}, {words}" if ranks else error.message)
+            if ranks is None or rung.min_ranks is None or ranks // 2 < rung.min_ranks:
+                raise UserError(why_not, error.hint) from None
+            ranks //= 2
+        else:
+            return placed, why_not
+
+
+def _resolved(run: LaunchRequest, recipe: Recipe, site: Site) -> Resolved:
+    return resolve_resources(run, recipe, resolve_parameters(recipe, run.set)[0], site)
+
+
+def _number(text: Scalar | None, name: str) -> int | None:
+    """The number of ranks or runs in a request."""
+    return None if text is None else int(parameters.convert(RANKS, text, f"--set {name}"))
+
+
+def _refuse_unknown(said: Mapping[str, Scalar], runs: Sequence[LaunchRequest]) -> None:
+    """Raise UserError for a parameter that none of the runs has."""
+    for name in said:
+        if runs and not any(name in run.set for run in runs):
+            hint = f"also {WORLD_SIZE} (the most ranks), {REPEATS}, and {RUNG} (names of rungs)"
+            raise UserError(f"--set {name}: no rung of the ladder has this parameter", hint)
 
 
 def at_once_of(request: LaunchRequest, recipe: Recipe, plans: Sequence[Plan]) -> int | None:

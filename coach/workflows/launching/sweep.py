@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from coach import runs
-from coach.analysis.comparing.sweep_table import Group, Member, group_of, member_of, table
+from coach.analysis.comparing.sweep_table import Group, Member, group_of, group_table, member_of
 from coach.config import Settings
 from coach.launch import parameters
 from coach.launch.array_script import can_be_array
-from coach.launch.recipe import recipe_of
+from coach.launch.recipe import Recipe, recipe_of
 from coach.launch.resources import Site
 from coach.launch.submit import NoAnswer
 from coach.model.errors import UserError
@@ -72,9 +72,7 @@ def plan_all(
     members = [] if request.parent_run_id is not None else members_of(placed, recipe, site, settings)
     if not members:  # a child has one run, even if its parent is a run of a group
         return plan_for(request, settings, env, io, site, now_s, run_id)
-    ids = [run_id or runs.new_run_id(recipe.name, now_s)]
-    while len(ids) < len(members):
-        ids = list(dict.fromkeys((*ids, runs.new_run_id(recipe.name, now_s))))
+    ids = _new_ids([member.request for member in members], recipe, now_s, run_id)
     plans = []
     for index, (member, name) in enumerate(zip(members, ids, strict=True)):
         point = SweepPoint(ids[0], member.parameter, member.value, index, len(members))
@@ -90,6 +88,11 @@ def plan_all(
         note = f"1 run: {values}"
     if request.brake is not None:
         note += f"; the rest does not start once the first {request.brake} have failed with the same cause"
+    ladder = members[0].request.ladder
+    if ladder is not None:
+        where += tuple(
+            f"{rung.name} cannot be tested here: {rung.why_not}" for rung in ladder.rungs if rung.why_not
+        )
     request = replace(request, at_once=at_once)
     return replace(
         first,
@@ -98,6 +101,20 @@ def plan_all(
         warnings=tuple(dict.fromkeys(line for plan in plans for line in plan.warnings)),
         others=tuple(others),
     )
+
+
+def _new_ids(
+    requests: Sequence[LaunchRequest], recipe: Recipe, now_s: float, run_id: str | None
+) -> list[str]:
+    """A run id for each run of a group; the first is `run_id`, if it is given."""
+    ids: list[str] = []
+    for request in requests:
+        name = recipe.name if request.ladder is None else recipe_of(request).name
+        new = run_id if run_id is not None and not ids else runs.new_run_id(name, now_s)
+        while new in ids:
+            new = runs.new_run_id(name, now_s)
+        ids.append(new)
+    return ids
 
 
 class NoGroup(UserError):
@@ -141,15 +158,13 @@ def read_group(text: str, settings: Settings, io: Io, backend: str) -> Group:
     if not members:
         raise NoGroup(f"{text}: not a group of runs")
     checker = Checker(settings, io, backend, is_alone=True)
-    read = [_member(run, settings, checker) for run in members]
-    sweep = members[0].sweep
-    parameter = sweep.parameter if sweep is not None else ""
-    return Group(group_id, members[0].recipe, parameter, table(parameter, read))
+    return group_table(group_id, [_read(run, settings, checker) for run in members])
 
 
-def _member(run: Run, settings: Settings, checker: Checker) -> Member:
+def _read(run: Run, settings: Settings, checker: Checker) -> tuple[Run, Member]:
     checked = checker.read_and_judge(Target(run.run_id, TargetKind.RUN, settings.runs_root / run.run_id))
-    return member_of(run, checked.snapshot, checked.history, checked.diagnosis.findings)
+    member = member_of(run, checked.snapshot, checked.history, checked.diagnosis.findings)
+    return checked.snapshot.run or run, member
 
 
 def _check_room(num_runs: int, at_once: int | None, settings: Settings, io: Io, now_s: float) -> None:

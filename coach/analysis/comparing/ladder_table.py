@@ -1,0 +1,202 @@
+"""A ladder as one table: each rung against the first one, the one before it, and its document's figure. Pure.
+
+The verdict is the answer to a claim. It never calls a figure reached or missed that this run could not test:
+the run failed, has too few steps, trained on other hardware, or on fewer ranks than the document.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from coach.analysis.comparing.speedup import Measured, Speedup, speedup_of, too_few_steps
+from coach.analysis.comparing.steady_state import MIN_INDEPENDENT, Estimate, estimate_independent
+from coach.analysis.comparing.time_to_target import TimeToTarget, short_words
+from coach.model.judging.finding import Finding
+from coach.model.launching.ladder import RATIO, Ladder, Rung
+from coach.model.slurm.cluster import is_final
+from coach.model.training.run import Run
+
+_WAITING_SHARE = 0.1
+"""Share of a step from which waiting for data is a cause: GPU005 warns from here on."""
+_FAR_ABOVE = 1.5
+"""Times the document's upper figure."""
+_UNTESTED = "cannot be tested here: "
+
+
+@dataclass(frozen=True, slots=True)
+class Climbed:
+    """One line of the table: a rung with its result."""
+
+    rung: Rung
+    run_ids: tuple[str, ...]
+    """Its runs, one for each repeat; empty if it was not started."""
+    state: str | None
+    """Slurm's state; of several runs, that of the first one that has not COMPLETED."""
+    ranks: int | None
+    throughput: Estimate | None
+    """Samples per second of all ranks; `num_values`: steady steps of all its runs."""
+    over_first: Speedup
+    over_previous: Speedup
+    """Against the rung before it that was measured."""
+    memory_mib: float | None
+    target: str | None
+    """`0.9: 12.3 s, 120 steps`; None without a target accuracy."""
+    gpu_hours: float | None
+    """Of all its runs; None while one is going, and on CPUs."""
+    verdict: str
+
+    @property
+    def stated(self) -> str | None:
+        """The document's figure: `6–7 ×`, `1000–1200/s` for samples per second."""
+        rung = self.rung
+        if rung.low is None or rung.high is None:
+            return None
+        span = f"{rung.low:g}" if rung.low == rung.high else f"{rung.low:g}–{rung.high:g}"
+        return f"{span} ×" if rung.quantity == RATIO else f"{span}/s"
+
+    @property
+    def is_result(self) -> bool:
+        """True if all its runs completed, or it was rightly not started."""
+        return not self.run_ids or self.state == "COMPLETED"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run of a ladder as it was read."""
+
+    run: Run
+    state: str | None
+    measured: Measured
+    finding: Finding | None
+    """The finding that ended it, or its most severe one."""
+    target: TimeToTarget | None
+
+
+def ladder_table(ladder: Ladder, trials: Sequence[Trial]) -> tuple[Climbed, ...]:
+    """The table, in the order of the rungs."""
+    rows: list[Climbed] = []
+    first = before = None
+    for rung in ladder.rungs:
+        own = [each for each in trials if each.run.sweep is not None and each.run.sweep.value == rung.name]
+        measured = _together([each.measured for each in own])
+        is_measured = measured.throughput is not None and measured.throughput.noise is not None
+        first = first or (measured if is_measured else None)
+        row = _row(rung, own, measured, first or measured, before or measured)
+        rows.append(replace(row, verdict=_verdict(ladder, row, own)))
+        before = measured if is_measured else before
+    return tuple(rows)
+
+
+def _row(
+    rung: Rung, trials: Sequence[Trial], measured: Measured, first: Measured, before: Measured
+) -> Climbed:
+    states = [each.state for each in trials]
+    target = trials[0].target if trials else None
+    hours = [_gpu_hours(each.run) for each in trials]
+    return Climbed(
+        rung,
+        tuple(each.run.run_id for each in trials),
+        next((state for state in states if state != "COMPLETED"), states[0] if states else None),
+        measured.world_size,
+        measured.throughput,
+        speedup_of(first, measured),
+        speedup_of(before, measured),
+        measured.memory_peak.value if measured.memory_peak else None,
+        None if target is None else short_words(target),
+        None if None in hours else sum(filter(None, hours)) or None,
+        "",
+    )
+
+
+def _together(repeats: Sequence[Measured]) -> Measured:
+    """The repeats of a rung as one measurement. The ± of three or more is their own scatter, which a single
+    run cannot show."""
+    if not repeats:
+        return Measured(None, None, None, None, None)
+    rates = [each.throughput for each in repeats if each.throughput is not None]
+    noises = [rate.noise for rate in rates if rate.noise is not None]
+    if len(rates) < 2 or len(noises) < len(rates):
+        return repeats[0]
+    values = [rate.value for rate in rates]
+    noise = math.hypot(*noises) / len(noises)
+    scatter = estimate_independent(values) if len(values) >= MIN_INDEPENDENT else None
+    least = (max(values) - min(values)) / 2 if scatter is None else scatter.noise or 0.0
+    merged = Estimate(fmean(values), max(noise, least), sum(rate.num_values for rate in rates))
+    return replace(repeats[0], throughput=merged)
+
+
+def _gpu_hours(run: Run) -> float | None:
+    if run.started_time_s is None or run.ended_time_s is None or run.num_gpus is None:
+        return None
+    return max(0.0, run.ended_time_s - run.started_time_s) * run.num_gpus / 3600
+
+
+def _verdict(ladder: Ladder, row: Climbed, trials: Sequence[Trial]) -> str:
+    """The answer to the document's figure; without a figure, why there is no measurement."""
+    rung = row.rung
+    if not trials:
+        return f"{_UNTESTED}{rung.why_not or 'it was not launched'}"
+    if (problem := _no_measurement(row, trials)) is not None:
+        return problem
+    if rung.low is None or rung.high is None:
+        return "measured: no figure is stated"
+    if ladder.is_for_gpus and any(each.run.device.get("type") == "cpu" for each in trials):
+        return f"{_UNTESTED}the figure is for GPUs, this trained on CPUs"
+    found = row.over_first.ratio if rung.quantity == RATIO else row.throughput
+    if found is None or found.noise is None:
+        return f"not comparable: {row.over_first.because or 'no ratio'}"
+    if rung.why_not is not None:
+        return f"{_UNTESTED}{rung.why_not}; measured on {row.ranks}"
+    if found.value >= rung.low:
+        times = found.value / rung.high
+        return f"reached: {times:.3g} × the figure" if times > _FAR_ABOVE else "reached"
+    if found.value + found.noise >= rung.low:
+        return "within the noise: --set repeats=3 makes the ± smaller"
+    cause = _cause(row, trials)
+    if cause is not None:
+        return f"not reached: {cause}"
+    return f"wrong because {rung.wrong_because}" if rung.wrong_because else _not_reached(row)
+
+
+def _no_measurement(row: Climbed, trials: Sequence[Trial]) -> str | None:
+    """Why the rung has no usable speed; None if it has."""
+    if row.state != "COMPLETED":
+        trial = next(each for each in trials if each.state == row.state)
+        if not is_final(row.state):
+            return (row.state or "not started").lower()
+        why = f": {trial.finding.rule} {trial.finding.summary}" if trial.finding is not None else ""
+        return f"not tested: {row.state}{why}"
+    rate = row.throughput
+    if rate is None:
+        return "not tested: its speed was not measured"
+    return f"not tested: {too_few_steps(rate.num_values)}" if rate.noise is None else None
+
+
+def _cause(row: Climbed, trials: Sequence[Trial]) -> str | None:
+    """What held the rung back, by the diagnosis of its run; None if nothing is known."""
+    share, finding = _waiting_share(trials[0].measured), trials[0].finding
+    if share is not None and share >= _WAITING_SHARE and (finding is None or finding.cause == "input_bound"):
+        return f"{share:.0%} of a step waits for data, see gpu_data".replace("%", " %", 1)
+    return None if finding is None else _words_of(finding)
+
+
+def _words_of(finding: Finding) -> str:
+    return f"{finding.summary}, see coach explain {finding.rule}"
+
+
+def _waiting_share(measured: Measured) -> float | None:
+    """Share of a step that waits for its data."""
+    step, data = measured.step_time, measured.data_time
+    return data.value / step.value if step and data and step.value > 0 else None
+
+
+def _not_reached(row: Climbed) -> str:
+    efficiency = row.over_first.efficiency
+    if efficiency is not None and (row.over_first.times_ranks or 1) > 1 and efficiency.value < 1:
+        return (
+            f"not reached: each of {row.ranks} ranks does {100 * efficiency.value:.0f} % of the first rung's"
+        )
+    return "not reached: no cause was found"
