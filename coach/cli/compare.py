@@ -144,6 +144,7 @@ def print_group(group: Group, best: str | None = None) -> None:
             group.parameter.upper(),
             metric.upper(),
             "SAMPLES/S",
+            "N",
             "RATIO",
             efficiency,
             "STEP (s)",
@@ -154,9 +155,9 @@ def print_group(group: Group, best: str | None = None) -> None:
             "RUN",
         ),
         [_point_cells(point, metric, has_target) for point in group.points],
-        f"rrrrrrrr{'l' * has_target}ll",
+        f"rrrrrrrrr{'l' * has_target}ll",
     )
-    for words in group.scaling_words:
+    for words in (*group.reasons, *group.scaling_words):
         print_line(words)
     if best is not None:
         first = group.points[0]
@@ -184,8 +185,9 @@ def _point_cells(point: Point, metric: str, has_target: bool) -> tuple[str, ...]
         str(point.value),
         point.metric_words(metric) or _number(point.metrics.get(metric), None),
         _estimate(point.throughput),
-        UNKNOWN if point.ratio is None else f"{point.ratio:.2f}",
-        UNKNOWN if point.efficiency is None else f"{point.efficiency:.0%}",
+        UNKNOWN if point.throughput is None else str(point.throughput.num_values),
+        point.ratio_words or UNKNOWN,
+        point.efficiency_words or UNKNOWN,
         _estimate(point.step_time),
         _estimate(point.data_time),
         UNKNOWN if point.memory_mib is None else f"{point.memory_mib:.0f}",
@@ -208,6 +210,7 @@ def comparison_object(comparison: Comparison) -> dict[str, Any]:
         "changes": list(comparison.changes),
         "rows": [asdict(row) for row in comparison.rows],
         "findings": None if comparison.findings is None else [asdict(each) for each in comparison.findings],
+        "speedup": asdict(comparison.speedup),
     }
 
 

@@ -257,6 +257,7 @@ def describe_process(device: torch.device) -> dict[str, Any]:
         "node": node_name(),
         "pid": os.getpid(),
         "local_rank": local_rank_from_env(),
+        "num_threads": torch.get_num_threads(),
         "loss_of": "rank",  # of this rank's own samples, not averaged over all
     }
 

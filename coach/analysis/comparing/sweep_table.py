@@ -14,7 +14,7 @@ from statistics import fmean
 
 from coach.analysis.comparing.ladder_table import Climbed, Trial, ladder_table
 from coach.analysis.comparing.scaling_laws import Scaling, Size, scaling_of, scaling_words
-from coach.analysis.comparing.speedup import Measured
+from coach.analysis.comparing.speedup import Measured, efficiency_words, speedup_of
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.time_to_target import TimeToTarget, short_words, time_to_target
 from coach.analysis.comparing.two_runs import measure
@@ -67,7 +67,7 @@ class Point:
     throughput: Estimate | None
     """Samples per second of all ranks together."""
     ratio: float | None
-    """Throughput over that of the first value that has one."""
+    """Throughput over that of the first value with enough steps."""
     efficiency: float | None
     """In a sweep over ranks: throughput per rank over that of the fewest ranks. Otherwise: throughput over
     the best of the group."""
@@ -86,6 +86,12 @@ class Point:
     """`NaN from step 12`; null if its newest loss is finite or not known."""
     found: str | None = None
     """Code of the finding that ended it, or of its most severe one; null without a warning."""
+    ratio_noise: float | None = None
+    """Half the width of the 95 % interval of `ratio`."""
+    efficiency_noise: float | None = None
+    """Half the width of the 95 % interval of `efficiency`."""
+    because: str | None = None
+    """Why a measured speed has no ratio or no efficiency: too few steps, another device."""
 
     @property
     def result_words(self) -> str:
@@ -101,6 +107,21 @@ class Point:
     def target_words(self) -> str | None:
         """`0.9: 12.3 s, 120 steps`, or the best accuracy of a run that did not reach it."""
         return None if self.target is None else short_words(self.target)
+
+    @property
+    def ratio_words(self) -> str | None:
+        """`1.70 ± 0.05`; without a ratio the reason in short: `too few steps`. None if its speed was not
+        measured."""
+        if self.ratio is None:
+            return None if self.because is None else self.because.partition(" (")[0]
+        return f"{self.ratio:.2f} ± {self.ratio_noise or 0.0:.2f}"
+
+    @property
+    def efficiency_words(self) -> str | None:
+        """`85 ± 3 %`"""
+        if self.efficiency is None:
+            return None
+        return efficiency_words(Estimate(self.efficiency, self.efficiency_noise, 0))
 
     @property
     def is_result(self) -> bool:
@@ -122,6 +143,15 @@ class Group:
     """The table of its ladder."""
 
     @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why points have no ratio or no efficiency, a line for each reason: `1, 2: too few steps (…)`."""
+        reasons: dict[str, list[str]] = {}
+        for point in self.points:
+            if point.because is not None:
+                reasons.setdefault(point.because, []).append(str(point.value))
+        return tuple(f"{', '.join(values)}: {because}" for because, values in reasons.items())
+
+    @property
     def scaling(self) -> Scaling | None:
         """The fitted scaling laws; None if the sweep is not over ranks, or too few sizes were measured."""
         if self.parameter != WORLD_SIZE:
@@ -130,7 +160,7 @@ class Group:
             [
                 Size(point.world_size, point.throughput.value, point.global_batch)
                 for point in self.points
-                if point.world_size and point.throughput
+                if point.world_size and point.throughput and point.ratio is not None
             ]
         )
 
@@ -194,44 +224,37 @@ def best_first(points: Iterable[Point], metric: str) -> tuple[Point, ...]:
 
 def table(parameter: str, members: Sequence[Member]) -> tuple[Point, ...]:
     """The group's table, in the order of its values."""
-    rates = [_rate(member) for member in members]
-    known = [(rate, member) for rate, member in zip(rates, members, strict=True) if rate]
-    first = known[0][0] if known else None
-    best = max((rate for rate, _ in known), default=None)
-    base = _of_fewest_ranks(known)
-
-    def efficiency(member: Member, rate: float | None) -> float | None:
-        if parameter != WORLD_SIZE:
-            return rate / best if rate and best else None
-        ranks = member.measured.world_size
-        return (rate / ranks) / (base[1] / base[0]) if rate and base and ranks else None
-
-    return tuple(
-        _point(member, rate / first if rate and first else None, efficiency(member, rate))
-        for member, rate in zip(members, rates, strict=True)
-    )
+    rates = [(rate, each.measured) for each in members if (rate := _rate(each.measured)) is not None]
+    first = rates[0][1] if rates else None
+    base = max(rates, key=lambda each: each[0])[1] if rates else None
+    if parameter == WORLD_SIZE:
+        ranked = [measured for _, measured in rates if measured.world_size]
+        base = min(ranked, key=lambda measured: measured.world_size or 0, default=first)
+    return tuple(_point(member, parameter, first, base) for member in members)
 
 
-def _rate(member: Member) -> float | None:
-    return member.measured.throughput.value if member.measured.throughput else None
+def _rate(measured: Measured) -> float | None:
+    """Samples per second, if it has enough steps."""
+    rate = measured.throughput
+    return rate.value if rate is not None and rate.noise is not None else None
 
 
-def _of_fewest_ranks(known: Iterable[tuple[float, Member]]) -> tuple[int, float] | None:
-    """The fewest ranks, and their throughput."""
-    sizes = ((member.measured.world_size, rate) for rate, member in known)
-    return min(((size, rate) for size, rate in sizes if size), default=None)
-
-
-def _point(member: Member, ratio: float | None, efficiency: float | None) -> Point:
+def _point(member: Member, parameter: str, first: Measured | None, base: Measured | None) -> Point:
+    """One line of the table. The ratio is against `first`, the efficiency against `base`."""
     measured = member.measured
+    varied = parameter.split(", ")
+    over_first, over_base = (speedup_of(each or measured, measured, varied) for each in (first, base))
+    ratio = over_first.ratio
+    efficiency = over_base.efficiency if parameter == WORLD_SIZE else over_base.ratio
+    is_unknown = measured.throughput is not None and (ratio is None or efficiency is None)
     return Point(
         member.run_id,
         member.value,
         member.state,
         measured.world_size,
         measured.throughput,
-        ratio,
-        efficiency,
+        ratio.value if ratio else None,
+        efficiency.value if efficiency else None,
         measured.step_time,
         measured.data_time,
         measured.memory_peak.value if measured.memory_peak else None,
@@ -241,6 +264,9 @@ def _point(member: Member, ratio: float | None, efficiency: float | None) -> Poi
         member.target,
         member.loss_words,
         None if member.finding is None else member.finding.rule,
+        ratio.noise if ratio else None,
+        efficiency.noise if efficiency else None,
+        (over_first.because or over_base.because) if is_unknown else None,
     )
 
 

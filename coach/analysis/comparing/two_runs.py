@@ -115,10 +115,10 @@ class Comparison:
     changes: tuple[str, ...]
     """Parameters and resources that differ, as `name: old → new`."""
     rows: tuple[Row, ...]
+    speedup: Speedup
+    """Throughput of the second run over that of the first, with the efficiency per rank."""
     findings: tuple[FoundIn, ...] | None = None
     """None if a run was not judged, or its diagnosis is withheld."""
-    speedup: Speedup | None = None
-    """Throughput of the second run over that of the first, with the efficiency per rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ def compare(
         *_target_rows(old, new, device, dataset),
     ]
     findings = None if judged is None else _found_in(*judged)
-    return Comparison(before.target, after.target, tuple(_changes(old, new)), tuple(rows), findings, speed)
+    return Comparison(before.target, after.target, tuple(_changes(old, new)), tuple(rows), speed, findings)
 
 
 def _without_withheld(

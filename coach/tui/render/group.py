@@ -47,8 +47,8 @@ def group_lines(group: Group, width: int) -> list[Line]:
         cells = (*(Cell(cell_of(point)) for _, cell_of in named), Cell(""))
         kept = Layout(tuple(each for each in layout.columns if each[1] is not _END))
         rows.append(clip((*row_line(Row("", cells), kept), Span("  "), *_end(point)), width))
-    if group.scaling_words:
-        texts = (text for said in group.scaling_words for text in wrap(said, width - 2))
+    if words := (*group.reasons, *group.scaling_words):
+        texts = (text for said in words for text in wrap(printable(said), width - 2))
         rows += [BLANK, *(line(f" {text}") for text in texts)]
     return [*rows, BLANK, *_meaning_lines(group, width)]
 
@@ -62,7 +62,7 @@ def _meaning_lines(group: Group, width: int) -> list[Line]:
             if group.parameter == WORLD_SIZE
             else "of best: samples/s against the best of the group"
         )
-        texts += wrap(f"{said}; ± is half the 95 % interval of the steady part", width - 2)
+        texts += wrap(f"{said}; ± is half the 95 % interval of the n steady steps", width - 2)
     if any(point.target is not None for point in group.points):
         texts.append("after the result: the training time to the target accuracy")
     return [line(muted(f" {text}")) for text in texts]
@@ -82,17 +82,12 @@ def _columns(group: Group) -> list[tuple[Column, Callable[[Point], str]]]:
             for name, title in _RESULTS
         ),
         (Column("rate", "SAMPLES/S", 14, 2, "right"), lambda point: _rate(point.throughput)),
-        (
-            Column("ratio", "RATIO", 7, 4, "right"),
-            lambda point: UNKNOWN if point.ratio is None else f"× {point.ratio:.3g}",
-        ),
-        (
-            Column("efficiency", compared, 10, 3, "right"),
-            lambda point: UNKNOWN if point.efficiency is None else f"{point.efficiency:.0%}",
-        ),
-        (Column("step", "STEP", 9, 5, "right"), lambda point: _time(point.step_time)),
-        (Column("data", "DATA", 9, 6, "right"), lambda point: _time(point.data_time)),
-        (Column("memory", "MEMORY", 8, 7, "right"), lambda point: mib(point.memory_mib)),
+        (Column("ratio", "RATIO", 13, 4, "right"), lambda point: printable(point.ratio_words or UNKNOWN)),
+        (Column("efficiency", compared, 10, 3, "right"), lambda point: point.efficiency_words or UNKNOWN),
+        (Column("n", "N", 4, 5, "right"), lambda point: _num_steps(point.throughput)),
+        (Column("step", "STEP", 9, 6, "right"), lambda point: _time(point.step_time)),
+        (Column("data", "DATA", 9, 7, "right"), lambda point: _time(point.data_time)),
+        (Column("memory", "MEMORY", 8, 8, "right"), lambda point: mib(point.memory_mib)),
     ]
 
 
@@ -123,6 +118,10 @@ def _target(told: TimeToTarget) -> str:
 
 def _time(value: Estimate | None) -> str:
     return seconds(value.value if value is not None else None)
+
+
+def _num_steps(value: Estimate | None) -> str:
+    return UNKNOWN if value is None else str(value.num_values)
 
 
 def _rate(value: Estimate | None) -> str:

@@ -284,7 +284,6 @@ def test_two_ranks_that_keep_their_batch_are_weak_scaling_with_an_efficiency() -
         r"1\.\d\d ± 0\.\d\d × on 2 × the ranks: efficiency 8\d ± \d %, weak scaling, over 180 steps",
         throughput.because,
     )
-    assert compared.speedup is not None
     assert compared.speedup.efficiency is not None
     assert compared.speedup.efficiency.value == pytest.approx(throughput.ratio / 2, rel=0.01)
     assert {row(compared, name).verdict for name in ("step time", "data time")} == {WORSE}
@@ -293,7 +292,6 @@ def test_two_ranks_that_keep_their_batch_are_weak_scaling_with_an_efficiency() -
 
 def test_two_ranks_that_share_a_batch_are_strong_scaling() -> None:
     compared = across(batch=64, step_time_s=0.06)
-    assert compared.speedup is not None
     assert compared.speedup.scaling == "strong"
     assert row(compared, "step time").verdict == BETTER
     assert row(compared, "loss").verdict == NO_DIFFERENCE

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from coach.analysis.comparing.speedup import Speedup
 from coach.analysis.comparing.two_runs import (
     AFTER,
     BEFORE,
@@ -33,7 +34,7 @@ ROWS = (
 
 
 def drawn(width: int, rows: tuple[Row, ...] = ROWS, findings: tuple[FoundIn, ...] | None = None) -> list[str]:
-    compared = Comparison("a", "b", (), rows, findings)
+    compared = Comparison("a", "b", (), rows, Speedup(None, None, None, None), findings)
     lines = compare_lines(compared, ("a", None, None), ("b", None, None), width)
     assert all(line_width(each) <= width for each in lines)
     return [plain(each) for each in lines]

@@ -77,6 +77,29 @@ def test_the_losses_of_a_sweep_stay_where_its_speeds_have_no_room() -> None:
     assert all(line_width(row) <= 79 for row in group_lines(told, 79))
 
 
+def test_speeds_have_their_noise_and_too_few_steps_give_no_ratio(capsys: pytest.CaptureFixture[str]) -> None:
+    rates = Estimate(100.0, 4.0, 54), Estimate(170.0, 5.0, 54), Estimate(23.0, None, 1)
+    sides = [
+        Measured(ranks, rate, None, None, None, 64) for ranks, rate in zip((1, 2, 4), rates, strict=True)
+    ]
+    members = [
+        Member(f"run{each.world_size}", each.world_size or 0, "COMPLETED", each, None) for each in sides
+    ]
+    scale = Group("group", "scale", "world_size", table("world_size", members))
+    print_group(scale)
+    out = capsys.readouterr().out
+    assert [row.split()[4:13] for row in out.splitlines()[3:4]] == [
+        ["5", "54", "1.70", "±", "0.08", "85", "±", "4", "%"]
+    ]
+    assert "1  too few steps           –" in out
+    assert "4: too few steps (1 steady, 16 are needed)" in out
+    assert scale.scaling is not None
+    assert scale.scaling.num_sizes == 2
+    shown = "\n".join(map(plain, group_lines(scale, 79)))
+    assert "1.70 ± 0.08    85 ± 4 %" in shown
+    assert "4: too few steps (1 steady, 16 are needed)" in shown
+
+
 def test_a_loss_that_became_infinite_is_named_with_its_step_and_the_finding(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
