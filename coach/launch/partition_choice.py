@@ -12,7 +12,7 @@ from typing import Any
 
 from coach.analysis.queueing.free_gpus import free_by_partition
 from coach.launch import batch_file
-from coach.launch.recipe import recipe_of
+from coach.launch.recipe import recipe_of_run
 from coach.launch.recipe_file import Recipe
 from coach.launch.resources import Resolved, Site, resolve_resources, signal_of
 from coach.model.errors import UserError
@@ -91,8 +91,7 @@ def gpu_partition(
             problem = problem or error
             continue
         if all(
-            _gets_all(asked, recipe if asked.ladder is None else recipe_of(asked), resolved.resources)
-            for asked, resolved in runs
+            _gets_all(asked, recipe_of_run(recipe, asked), resolved.resources) for asked, resolved in runs
         ):
             return partition, runs
     if problem is not None and request.gpus_per_node:

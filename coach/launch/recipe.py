@@ -100,6 +100,11 @@ def recipe_of(request: LaunchRequest) -> Recipe:
     return get_recipe(request.recipe) if request.own is None else own_recipe(request.own, request.set)
 
 
+def recipe_of_run(recipe: Recipe, run: LaunchRequest) -> Recipe:
+    """The recipe of one run of a group: that of the group, but for a ladder, where each rung has its own."""
+    return recipe if run.ladder is None else recipe_of(run)
+
+
 def resolve_parameters(
     recipe: Recipe, said: Mapping[str, Any]
 ) -> tuple[Mapping[str, Scalar], tuple[str, ...]]:

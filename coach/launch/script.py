@@ -351,7 +351,7 @@ def _trainer_variables(plan: Plan) -> list[str]:
 def _torchrun_variables(plan: Plan) -> list[str]:
     return [
         "# Compute threads of each rank: more than its share of the CPUs makes every rank slower.",
-        f"export OMP_NUM_THREADS={_threads(plan.resources, plan.parameters)}",
+        f"export OMP_NUM_THREADS={num_threads(plan.resources, plan.parameters)}",
         (
             "# torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 "
             "and newer)."
@@ -431,7 +431,7 @@ def _own_start(directory: str, paths: Paths, plan: Plan) -> list[str]:
     return [*lines, ""]
 
 
-def _threads(resources: Resources, parameters: Mapping[str, Any]) -> int:
+def num_threads(resources: Resources, parameters: Mapping[str, Any]) -> int:
     """OpenMP threads per rank. With GPUs the data workers get the CPUs. Without GPUs the ranks compute on the
     CPUs, and the workers have little to do."""
     threads = resources.cpus_per_task // resources.nproc_per_node

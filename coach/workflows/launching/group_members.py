@@ -12,9 +12,10 @@ from coach.launch.array_script import can_be_array
 from coach.launch.batch_file import array_of, read
 from coach.launch.limits import check_limits
 from coach.launch.partition_choice import gpu_partition, words_of_choice
-from coach.launch.recipe import Recipe, Sweep, recipe_of, resolve_parameters
+from coach.launch.recipe import Recipe, Sweep, recipe_of, recipe_of_run, resolve_parameters
 from coach.launch.recipe_file import RANKS, WORLD_SIZE
 from coach.launch.resources import Resolved, Site, resolve_resources
+from coach.launch.script import num_threads
 from coach.launch.sweep_values import MAX_RUNS, combinations, names_several, words_of
 from coach.model.errors import UserError
 from coach.model.launching.ladder import RUNG, Rung
@@ -25,6 +26,7 @@ AT_ONCE = 4
 """Runs of a sweep that may be alive at the same time, unless the launch sets another number."""
 REPEATS = "repeats"
 """Name in `set` that gives the number of runs of every rung of a ladder."""
+_THREADS = "OMP_NUM_THREADS"
 MAX_TASKS = 64
 """Largest array of a batch file: each task gets a run directory. Larger arrays are for plain sbatch."""
 
@@ -49,7 +51,7 @@ def placed_together(
 
     def resolve(trial: LaunchRequest) -> list[tuple[LaunchRequest, Resolved]]:
         runs = [member.request for member in members_of(trial, recipe, site, settings)]
-        return [(run, _resolved(run, recipe if run.ladder is None else recipe_of(run), site)) for run in runs]
+        return [(run, _resolved(run, recipe_of_run(recipe, run), site)) for run in runs]
 
     found = gpu_partition(request, recipe, site, resolve)
     if found is not None:
@@ -57,6 +59,29 @@ def placed_together(
         return replace(request, partition=chosen.name), (words_of_choice(chosen, site),)
     default = site.default_partition
     return replace(request, partition=request.partition or (default.name if default else None)), ()
+
+
+def with_equal_threads(
+    members: Sequence[Member], recipe: Recipe, site: Site
+) -> tuple[Sequence[Member], tuple[str, ...]]:
+    """The runs of a group on CPUs, each with the fewest threads per rank that one of them would have, and a
+    note. Otherwise a rank with 2 threads would be compared with 2 ranks of 1 thread each."""
+    if recipe.own is not None or any(_THREADS in member.request.env for member in members):
+        return members, ()
+    resolved = []
+    for member in members:
+        own = recipe_of_run(recipe, member.request)
+        values = resolve_parameters(own, member.request.set)[0]
+        resolved.append((resolve_resources(member.request, own, values, site).resources, values))
+    threads = {num_threads(resources, values) for resources, values in resolved}
+    if len(threads) < 2 or any(resources.gpus_per_node for resources, _ in resolved):
+        return members, ()
+    few = str(min(threads))
+    equal = [
+        replace(member, request=replace(member.request, env={**member.request.env, _THREADS: few}))
+        for member in members
+    ]
+    return equal, (f"{_THREADS}={few} in all runs: ranks with equal threads can be compared",)
 
 
 def with_lists_swept(request: LaunchRequest, recipe: Recipe) -> LaunchRequest:

@@ -17,7 +17,7 @@ from coach.analysis.comparing.sweep_table import Group, Member, group_of, group_
 from coach.config import Settings
 from coach.launch import parameters
 from coach.launch.array_script import can_be_array
-from coach.launch.recipe import Recipe, recipe_of
+from coach.launch.recipe import Recipe, recipe_of, recipe_of_run
 from coach.launch.resources import Site
 from coach.launch.submit import NoAnswer
 from coach.model.errors import UserError
@@ -36,7 +36,13 @@ from coach.workflows.jobs.job_actions import perform, plan_action
 from coach.workflows.judging.check import Checker
 from coach.workflows.judging.targets import Target, TargetKind, first_of_group, known_runs
 from coach.workflows.launching import start as one
-from coach.workflows.launching.group_members import at_once_of, members_of, placed_together, words_of_pace
+from coach.workflows.launching.group_members import (
+    at_once_of,
+    members_of,
+    placed_together,
+    with_equal_threads,
+    words_of_pace,
+)
 from coach.workflows.launching.prepare import (
     interrupted_launches,
     look_at_site,
@@ -72,6 +78,7 @@ def plan_all(
     members = [] if request.parent_run_id is not None else members_of(placed, recipe, site, settings)
     if not members:  # a child has one run, even if its parent is a run of a group
         return plan_for(request, settings, env, io, site, now_s, run_id)
+    members, threads = with_equal_threads(members, recipe, site)
     ids = _new_ids([member.request for member in members], recipe, now_s, run_id)
     plans = []
     for index, (member, name) in enumerate(zip(members, ids, strict=True)):
@@ -97,7 +104,7 @@ def plan_all(
     return replace(
         first,
         request=replace(request, sweep_point=first.request.sweep_point),
-        notes=(note, *where, *first.notes),
+        notes=(note, *threads, *where, *first.notes),
         warnings=tuple(dict.fromkeys(line for plan in plans for line in plan.warnings)),
         others=tuple(others),
     )
@@ -109,7 +116,7 @@ def _new_ids(
     """A run id for each run of a group; the first is `run_id`, if it is given."""
     ids: list[str] = []
     for request in requests:
-        name = recipe.name if request.ladder is None else recipe_of(request).name
+        name = recipe_of_run(recipe, request).name
         new = run_id if run_id is not None and not ids else runs.new_run_id(name, now_s)
         while new in ids:
             new = runs.new_run_id(name, now_s)

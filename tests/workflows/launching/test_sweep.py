@@ -3,6 +3,7 @@ answer like the real ones."""
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +92,21 @@ def test_a_form_keeps_single_values_and_the_list_of_a_recipe_s_own_sweep() -> No
     for name, values in (("ddp", {"lr": "0.1"}), ("sweep_batch", {"batch_size": "8,16"})):
         typed = LaunchRequest(name, set=values)
         assert with_lists_swept(typed, recipe_of(typed)) is typed
+
+
+def test_all_ranks_of_a_group_on_cpus_have_equal_threads(world: World) -> None:
+    planned = plan(world, site=MACHINE, set={"world_sizes": "1,2"})
+    runs = (planned, *planned.others)
+    threads = [re.findall(r"^export OMP_NUM_THREADS=(\d+)$", each.script, re.MULTILINE)[-1] for each in runs]
+    assert len(set(threads)) == 1
+    assert int(threads[0]) == max(1, planned.others[0].resources.cpus_per_task // 2)
+    assert (
+        f"OMP_NUM_THREADS={threads[0]} in all runs: ranks with equal threads can be compared" in planned.notes
+    )
+    asked = plan(world, site=MACHINE, set={"world_sizes": "1,2"}, env={"OMP_NUM_THREADS": "3"})
+    assert not any("in all runs" in note for note in asked.notes)
+    gpus = plan(world, set={"world_sizes": "1,2"}, partition="gpu")
+    assert not any("in all runs" in note for note in gpus.notes)
 
 
 @pytest.mark.parametrize(
