@@ -37,6 +37,7 @@ EXAMPLES = {
     "requeue": "coach requeue 17",
     "timelimit": "coach timelimit 2:00:00 17",
     "resubmit": "coach resubmit '17_[2,5]' --dry-run",
+    "resume": "coach resume 20261121-142233-ddp-4f2a --dry-run",
     "shell": "coach shell 17",
     "drill": "coach drill idle_hands --wait",
     "cohort": "coach cohort /course/shared --roster people.txt",

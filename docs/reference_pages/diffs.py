@@ -8,7 +8,7 @@ from pathlib import Path
 
 TRAINERS = Path(__file__).resolve().parents[2] / "trainers"
 BASE = "baseline"
-PARENTS = {"gpt_ddp": "gpt", "gpt_fsdp": "gpt", "gpt_tp": "gpt"}
+PARENTS = {"ddp_amp": "ddp", "gpt_ddp": "gpt", "gpt_fsdp": "gpt", "gpt_tp": "gpt"}
 """Trainers that change another one than the baseline."""
 MOST_OF_IT = 0.5
 """A trainer that differs from its parent in a larger share of its lines was written on its own: a diff

@@ -56,13 +56,18 @@ def on_one_device(trainer: Trainer, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.train
-@pytest.mark.parametrize("model", ["simplecnn", "gpt"])
-def test_ddp_on_one_rank_is_the_baseline_bit_for_bit(trainer: Trainer, tmp_path: Path, model: str) -> None:
+@pytest.mark.parametrize(
+    ("parent", "child", "model"),
+    [("baseline", "ddp", "simplecnn"), ("baseline", "ddp", "gpt"), ("amp", "ddp_amp", "simplecnn")],
+)
+def test_ddp_on_one_rank_is_its_parent_bit_for_bit(
+    trainer: Trainer, tmp_path: Path, parent: str, child: str, model: str
+) -> None:
     flags = {**GPT, "model": model, "lr": 0.01, "max_steps": 4, "eval_every_epoch": model == "simplecnn"}
-    for name, starter in (("baseline", trainer), ("ddp", alone(trainer))):
+    for name, starter in ((parent, trainer), (child, alone(trainer))):
         done = starter.run(f"{name}.py", tmp_path / name, **flags)
         assert done.returncode == 0, done.stderr
-    baseline, ddp = (read_records(tmp_path / name) for name in ("baseline", "ddp"))
+    baseline, ddp = (read_records(tmp_path / name) for name in (parent, child))
     for one, other in zip(steps_in(baseline), steps_in(ddp), strict=True):
         assert (one["loss"], one["grad_norm"]) == (other["loss"], other["grad_norm"])
     if model == "simplecnn":  # the GPT takes its time to be evaluated

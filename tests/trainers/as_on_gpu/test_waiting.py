@@ -21,6 +21,8 @@ READS_IN_A_STEP = {
     "amp=precision:fp16,fused": 0,
     "amp=precision:bf16": 0,
     "ddp": 0,
+    "ddp_amp=precision:bf16": 0,
+    "ddp_amp=precision:fp16": 1,
     "fsdp": 0,
     "tensor_parallel=model:gpt,width:16,max_steps:3": 0,
     "pipeline_parallel=model:gpt,width:16,max_steps:3": 0,
