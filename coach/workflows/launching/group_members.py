@@ -62,8 +62,8 @@ def placed_together(
 
 
 def with_equal_threads(
-    members: Sequence[Member], recipe: Recipe, site: Site
-) -> tuple[Sequence[Member], tuple[str, ...]]:
+    members: list[Member], recipe: Recipe, site: Site
+) -> tuple[list[Member], tuple[str, ...]]:
     """The runs of a group on CPUs, each with the fewest threads per rank that one of them would have, and a
     note. Otherwise a rank with 2 threads would be compared with 2 ranks of 1 thread each."""
     if recipe.own is not None or any(_THREADS in member.request.env for member in members):
