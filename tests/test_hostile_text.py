@@ -148,6 +148,7 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     "requeue": [["--dry-run", "104"], [FIRST]],
     "timelimit": [["5", "--dry-run", "101"], [FIRST, "101"]],
     "resubmit": [["--dry-run", "104"], ["--dry-run", RUN], [FIRST]],
+    "resume": [["--dry-run", RUN], ["--dry-run", FIRST]],
     "shell": [["--dry-run", "104"], [FIRST]],
     "attach": [["--dry-run", "104"], ["--dry-run", "101"], [FIRST]],
     "trace": [["TRACE"], ["TRACE", "--format", "json"], ["RUN"], [FIRST]],
@@ -291,7 +292,7 @@ def test_no_command_prints_escape_sequences_of_others(
             assert out.isascii(), where
             assert isinstance(json.loads(out), dict), where
             check_printed([command, *words], out)
-    is_refused = command in ("init", "fix", "release", "resubmit", "record", "attach")
+    is_refused = command in ("init", "fix", "release", "resubmit", "resume", "record", "attach")
     assert is_refused or statuses[0] in (0, 1), "refused at once, there was nothing to see"
 
 

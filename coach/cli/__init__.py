@@ -67,6 +67,7 @@ COMMANDS_BY_TASK = {
         "requeue": "put running jobs back into the queue",
         "timelimit": "lower the time limit of jobs",
         "resubmit": "submit a job again, or launch a run again",
+        "resume": "let an ended run go on from its newest checkpoint",
         "shell": "open a shell in the allocation of a running job",
     },
     "learn and teach": {

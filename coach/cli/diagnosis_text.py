@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from coach.analysis.comparing.time_to_target import target_words, time_to_target
 from coach.analysis.jobs.segments import segment_words
 from coach.analysis.judging.no_finding import Look, meaning_of
-from coach.analysis.judging.outcome_words import earlier_runs_lines, outcome_text
+from coach.analysis.judging.outcome_words import earlier_runs_lines, outcome_text, resume_command
 from coach.analysis.judging.several_jobs import PRINTED_NOTHING, Judged
 from coach.analysis.judging.waiting import waiting_lines
 from coach.analysis.teaching.withheld_findings import why_withheld
@@ -86,7 +86,7 @@ def diagnosis_lines(
         return
     if diagnosis.verdict is not Verdict.FINDING:
         yield f"  {meaning_of(diagnosis)}"
-    if ended := outcome_text(diagnosis.outcome):
+    if ended := outcome_text(diagnosis.outcome, resume_command(diagnosis.target)):
         yield f"  {ended}"
     for finding in diagnosis.findings:
         yield from finding_text(finding, "    " if finding.consequence_of else "  ")

@@ -9,7 +9,7 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coach.cli.launch_own import launch_as_is, with_program
@@ -186,7 +186,11 @@ def _answer(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | N
         for each, state in zip(submitted, states, strict=True)
     ]
     point = plan.request.sweep_point
-    group = {"group_id": point.group_id} if point is not None else {}
+    print_launched(listed, {"group_id": point.group_id} if point is not None else {}, format_)
+
+
+def print_launched(listed: Sequence[Mapping[str, Any]], group: Mapping[str, str], format_: str) -> None:
+    """Print the runs that were launched, with `run_id run_dir job_id state` each, and their group."""
     if format_ == "json":
         print(json.dumps({"schema": 1, **listed[0], **group, "runs": listed}, indent=2))
         return

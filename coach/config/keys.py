@@ -230,7 +230,7 @@ LAUNCH_KEYS = ("6", "7", "8", "9")
 
 _SCREEN_KEYS = """
 open find findings trial parent fix explain copy compare mark cancel select hold release requeue timelimit
-resubmit shell attach stacks log all unfold filter sort reverse columns views stdout stderr both
+resubmit resume shell attach stacks log all unfold filter sort reverse columns views stdout stderr both
 next_error previous_error wrap numbers proof pager gpus quantity scale answer next previous view where
 reservations history runs all_findings recipes new_launch drills cohort pane
 zoom detail refresh theme doctor help palette leave quit go_to story_next story_previous
@@ -280,7 +280,7 @@ _LAUNCH_SAYS: Mapping[str, str] = {
 _SWITCH_SAYS: Mapping[Switch, str] = {
     Switch.LOCAL_BACKEND: "Training on this machine, outside of Slurm.",
     Switch.LAUNCH: "Every sbatch: launches, fixes, sweeps, drills, workshops, jobs submitted again.",
-    Switch.RESUBMIT: "Submitting a job again that coach did not launch, and a run again.",
+    Switch.RESUBMIT: "Submitting a job again that coach did not launch, a run again, and resuming a run.",
     Switch.CANCEL: "scancel.",
     Switch.HOLD: "scontrol hold and release.",
     Switch.REQUEUE: "scontrol requeue.",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from coach.analysis.judging.no_finding import verdict_words
-from coach.analysis.judging.outcome_words import end_text, lost_text
+from coach.analysis.judging.outcome_words import end_text, lost_text, resume_command
 from coach.analysis.judging.verdict_object import (
     diagnosis_of,
     has_gone_wrong,
@@ -51,8 +51,9 @@ def why_lines(verdict: Mapping[str, Any], now_s: float = 0.0) -> list[str]:
         lines += [_cut(f"  {line}") for line in waiting_lines(waiting, now_s)]
     else:
         lines.append(_cut(f"  {_words_without_a_finding(diagnosis)}"))
-    if outcome is not None and outcome.end is not End.COMPLETED and (lost := lost_text(outcome)):
-        lines.append(_cut(f"  {lost}"))
+    if outcome is not None and outcome.end is not End.COMPLETED:
+        lost = lost_text(outcome, resume_command(diagnosis.target))
+        lines += [_cut(f"  {lost}")] if lost else []
     is_array = isinstance(jobs := verdict.get("jobs"), list) and len(jobs) > 1
     return [*lines, *_other_causes(diagnosis.findings[1:], is_array)][:MAX_LINES]
 

@@ -152,7 +152,7 @@ class Context:
 
     def run_of_job(self, job_id: str) -> Run | None:
         job = self.job(job_id)
-        runs = (run for run in self.snapshot.runs if run.job_id == job_id)
+        runs = (run for run in self.snapshot.runs if job_id in run.job_ids)
         return next((run for run in runs if job is None or is_job_of(job, run)), None)
 
     def job_of_run(self, run: Run) -> Job | None:

@@ -21,7 +21,7 @@ from coach.tui.render.finding import cause_place
 from coach.tui.render.queue import is_own
 from coach.tui.training import worst_of
 
-_ONE_AT_A_TIME = frozenset({Verb.RESUBMIT, Verb.SHELL, Verb.ATTACH})
+_ONE_AT_A_TIME = frozenset({Verb.RESUBMIT, Verb.RESUME, Verb.SHELL, Verb.ATTACH})
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,6 +318,18 @@ _JOB_KEYS = (
         is_change=True,
     ),
     Key(
+        "resume",
+        ">",
+        "",
+        "Resume: the same run goes on",
+        "Your ended run, from its newest whole checkpoint, in its own directory",
+        (Kind.JOBS, "history", "runs"),
+        "resumes an ended run: choose one with {runs} first",
+        method="act('resume')",
+        switch=Switch.RESUBMIT,
+        is_change=True,
+    ),
+    Key(
         "shell",
         "!",
         "",

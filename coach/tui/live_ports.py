@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         refusals,
         relaunch,
         resubmit,
+        resume,
         sweep,
     )
     from coach.workflows.teaching import cohort, drill_answer, drills
@@ -101,7 +102,9 @@ else:
         "coach.workflows.launching", "group_members", "launchables", "prepare"
     )
     recipes, refusals = late("coach.workflows.launching", "recipes", "refusals")
-    relaunch, resubmit, sweep = late("coach.workflows.launching", "relaunch", "resubmit", "sweep")
+    relaunch, resubmit, resume, sweep = late(
+        "coach.workflows.launching", "relaunch", "resubmit", "resume", "sweep"
+    )
     cohort, drill_answer, drills = late("coach.workflows.teaching", "cohort", "drill_answer", "drills")
     step_use, user_command = late("coach.workflows.watching", "step_use", "user_command")
 
@@ -307,6 +310,9 @@ class LiveJobActions:
         if verb is Verb.ATTACH:
             (target,) = targets
             return attach.plan_attach(target, self._reach.settings, self._reach.env, self._reach.io)
+        if verb is Verb.RESUME:
+            (target,) = targets
+            return resume.plan_resume(target, self._reach.settings, self._reach.env, self._reach.io)
         return job_actions.plan_action(
             verb, targets, self._reach.settings, self._reach.env, self._reach.io, time_limit_s
         )
@@ -321,6 +327,9 @@ class LiveJobActions:
         self._reach.charge(1 + len(action.job_ids))
         if action.verb is Verb.RESUBMIT:
             return resubmit.perform_resubmit(action, self._reach.env)
+        if action.verb is Verb.RESUME:
+            done = resume.perform_resume(action, self._reach.settings, self._reach.env, self._reach.io)
+            return Outcome(action.verb, action.job_ids, notes=(f"its job is {done.job_id}", *done.notes))
         return job_actions.perform(action, self._reach.env, self._reach.io.now())
 
     def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:

@@ -94,6 +94,7 @@ def test_read_only_takes_launch_cancel_and_fix_away_and_says_why() -> None:
         "requeue",
         "timelimit",
         "resubmit",
+        "resume",
         "shell",
         "attach",
         "stacks",

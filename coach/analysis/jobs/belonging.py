@@ -36,11 +36,15 @@ sites."""
 
 
 def is_job_of(job: Job, run: Run, cluster: str | None = None) -> bool:
-    """True if this row is the run's job, requeued or not. `cluster` is the row's cluster, None if it has no
+    """True if this row is the run's job, requeued or not, or that of an earlier attempt. `cluster` is the row's cluster, None if it has no
     name."""
-    if job.job_id != (run.job_id or run.run_id):
+    if job.job_id not in (run.job_ids or (run.run_id,)):
         return False
-    if None not in (job.raw_job_id, run.raw_job_id) and job.raw_job_id != run.raw_job_id:
+    if (
+        job.job_id == run.job_id
+        and None not in (job.raw_job_id, run.raw_job_id)
+        and job.raw_job_id != run.raw_job_id
+    ):
         return False  # a job that was submitted inside this task, and inherited its variables
     return run.backend == "local" or (
         not _is_newer(job, run) and fits(run, job.user, job.submit_time_s, cluster)

@@ -38,6 +38,8 @@ def why_not(verb: Verb, state: str, reason: str | None = None, can_requeue: bool
         return None
     if verb is Verb.REQUEUE:
         return _why_no_requeue(state, can_requeue)
+    if verb is Verb.RESUME:
+        return _why_no_resume(state)
     if is_final(state):
         return f"it has ended already ({state})"
     # Tasks that wait for different reasons share a row: `JobHeldUser,JobArrayTaskLimit`.
@@ -62,6 +64,12 @@ def _why_no_requeue(state: str, can_requeue: bool | None) -> str | None:
     if state == "PENDING":
         return "it waits already"
     return _NO_REQUEUE if can_requeue is False else None
+
+
+def _why_no_resume(state: str) -> str | None:
+    if state == "COMPLETED":
+        return "it has completed: nothing is left to do"
+    return None if is_final(state) else f"it is {state}: only a run that has ended can be resumed"
 
 
 def _why_no_hold(state: str, reasons: frozenset[str]) -> str | None:

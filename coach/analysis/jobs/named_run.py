@@ -30,7 +30,7 @@ def run_or_job(text: str, known: Sequence[Run]) -> Run | None:
     """The run that is named by `named_run`, or by its job id. `known` is newest first: if several runs have
     the job id, the newest. Raises UserError."""
     named = named_run(text, known)
-    return named or next((run for run in known if text and run.job_id == text), None)
+    return named or next((run for run in known if text and text in run.job_ids), None)
 
 
 def runs_of_array(text: str, known: Sequence[Run]) -> tuple[Run, ...]:

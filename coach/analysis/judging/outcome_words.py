@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable
 
 from coach.analysis.spelling.printable import printable
 from coach.model.judging.outcome import EarlierRun, End, Outcome
+from coach.runs import RUN_ID
 
+_JOB_ID = re.compile(r"\d{1,18}(?:_\d{1,9})?", re.ASCII)
 _NOT_STARTED = "53"
 """What slurmd reports as a signal when it cannot start a batch script: mostly it cannot open the log, or
 enter the folder. It is no signal that a process gets."""
@@ -22,18 +25,18 @@ _SLURM = {
 }
 
 
-def outcome_text(outcome: Outcome | None) -> str:
+def outcome_text(outcome: Outcome | None, resumed_by: str = "") -> str:
     """The cause and place of the end, the work lost, and whether the run can resume; empty while it runs, and
-    if nothing is known."""
+    if nothing is known. `resumed_by`: the key or command that resumes it."""
     if outcome is None or outcome.end in (End.RUNNING, End.COMPLETED):
         return ""
-    return "; ".join(filter(None, (end_text(outcome), lost_text(outcome))))
+    return "; ".join(filter(None, (end_text(outcome), lost_text(outcome, resumed_by))))
 
 
-def lost_text(outcome: Outcome) -> str:
+def lost_text(outcome: Outcome, resumed_by: str = "") -> str:
     """The work lost since the last complete checkpoint, and whether the run can resume; empty if neither is
     known."""
-    return "; ".join(filter(None, (_lost(outcome), _resume(outcome))))
+    return "; ".join(filter(None, (_lost(outcome), _resume(outcome, resumed_by))))
 
 
 def end_text(outcome: Outcome) -> str:
@@ -74,10 +77,17 @@ def _lost(outcome: Outcome) -> str:
     return f"{steps} since the last complete checkpoint"
 
 
-def _resume(outcome: Outcome) -> str:
+def resume_command(target: str) -> str:
+    """The command that resumes a run, named by its own id or its job's; empty for any other name."""
+    return f"`coach resume {target}`" if RUN_ID.match(target) or _JOB_ID.fullmatch(target) else ""
+
+
+def _resume(outcome: Outcome, resumed_by: str) -> str:
     if outcome.can_resume is None:
         return ""
-    return "it can resume" if outcome.can_resume else "it cannot resume: it has no complete checkpoint"
+    if not outcome.can_resume:
+        return "it cannot resume: it has no complete checkpoint"
+    return f"it can resume: {resumed_by}" if resumed_by else "it can resume"
 
 
 def earlier_runs_lines(outcome: Outcome | None) -> Iterable[str]:

@@ -14,6 +14,7 @@ class Verb(StrEnum):
     REQUEUE = "requeue"
     TIMELIMIT = "timelimit"
     RESUBMIT = "resubmit"
+    RESUME = "resume"
     SHELL = "shell"
     ATTACH = "attach"
 
@@ -30,6 +31,7 @@ _DONE = {
     Verb.REQUEUE: "requeued",
     Verb.TIMELIMIT: "given a lower time limit",
     Verb.RESUBMIT: "submitted again",
+    Verb.RESUME: "resumed",
     Verb.SHELL: "left",
     Verb.ATTACH: "joined by a sampler",
 }

@@ -126,6 +126,9 @@ class Run:
     drill_answer: Answer | None = None
     segments: tuple[Segment, ...] = ()
     """The segments of a training that resumes after its time limit, oldest first; empty for any other."""
+    attempts: tuple[Mapping[str, Any], ...] = ()
+    """The attempts before the present one, oldest first, if the run was resumed: `job_id`, `state`,
+    `started_time_s`, `ended_time_s`, and the `checkpoint` from which the next attempt went on."""
     is_launching: bool = False
     """True while a coach is submitting it, as far as can be seen from this machine."""
     found_by: str | None = None
@@ -146,6 +149,12 @@ class Run:
     @property
     def is_mine(self) -> bool:
         return self.why_not_mine is None
+
+    @property
+    def job_ids(self) -> tuple[str, ...]:
+        """The ids of its job and of the jobs of its earlier attempts; empty if no id is known."""
+        said = (self.job_id, *(attempt.get("job_id") for attempt in self.attempts))
+        return tuple(job_id for job_id in said if isinstance(job_id, str))
 
     @property
     def is_open_drill(self) -> bool:

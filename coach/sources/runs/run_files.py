@@ -90,13 +90,19 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         sweep=_parse_sweep(table(value.get("sweep"))),
         ladder=_parse_ladder(table(value.get("ladder"))),
         segments=_parse_segments(value.get("segments")),
+        attempts=tuple(_tables(value.get("attempts"))),
         has_torch_gpu_support=flag(table(value.get("torch_build")).get("has_gpu_support")),
     )
 
 
 def _parse_segments(value: Any) -> tuple[Segment, ...]:
+    return tuple(Segment(**_SEGMENT.read(each)) for each in _tables(value))
+
+
+def _tables(value: Any) -> list[Mapping[str, Any]]:
+    """The last tables of a list."""
     listed = value[-MAX_SEGMENTS:] if isinstance(value, list) else []
-    return tuple(Segment(**_SEGMENT.read(each)) for each in listed if isinstance(each, dict))
+    return [each for each in listed if isinstance(each, dict)]
 
 
 def _parse_remedies(value: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

@@ -18,6 +18,7 @@ _HEADS = {
     Verb.REQUEUE: "Requeue",
     Verb.TIMELIMIT: "Lower the time limit of",
     Verb.RESUBMIT: "Submit again",
+    Verb.RESUME: "Resume",
     Verb.SHELL: "Open a shell in",
     Verb.ATTACH: "Measure inside",
 }

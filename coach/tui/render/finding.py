@@ -63,11 +63,13 @@ def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool, label
     return rows
 
 
-def outcome_lines(diagnosis: Diagnosis | None, width: int) -> list[Line]:
-    """How the job ended, where, what was lost, and if it can resume; empty while it runs."""
+def outcome_lines(diagnosis: Diagnosis | None, width: int, resume_key: str | None = None) -> list[Line]:
+    """How the job ended, where, what was lost, and if it can resume; empty while it runs. `resume_key`: the
+    label of the key that resumes it, if coach may."""
     if diagnosis is None or why_withheld(diagnosis):
         return []
-    return [line(strong(f" {text}")) for text in wrap(outcome_text(diagnosis.outcome), width - 2)]
+    text = outcome_text(diagnosis.outcome, f"press {resume_key}" if resume_key else "")
+    return [line(strong(f" {row}")) for row in wrap(text, width - 2)]
 
 
 def told_finding(diagnosis: Diagnosis | None) -> Finding | None:

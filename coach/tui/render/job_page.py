@@ -143,7 +143,8 @@ def _verdict(page: JobSubject, width: int) -> list[Line]:
     """The cause, or the line for no finding."""
     if page.diagnosis is not None:
         found = findings.findings_lines(page.diagnosis, width, page.can_fix, page.label)
-        return [*findings.outcome_lines(page.diagnosis, width), *found, BLANK]
+        key = page.label("resume") if page.can_fix else None
+        return [*findings.outcome_lines(page.diagnosis, width, key), *found, BLANK]
     if not page.is_read:
         return []
     return [(*findings.look_line(None), muted(_reading_text(page))), BLANK]

@@ -29,8 +29,9 @@ from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, QueuedJob, Step, Verb
 from coach.node import share
 from coach.sources.io import Io
+from coach.sources.runs.run_files import read_run
 from coach.sources.slurm.overlap_step import ask_why_no_step
-from coach.workflows.jobs.lost_work import lost_of_job
+from coach.workflows.jobs.lost_work import lost_of_job, lost_of_run
 from coach.workflows.jobs.own_jobs import HasEnded, Named, look_up, run_dir_of, run_dirs_of
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -103,7 +104,7 @@ def plan_action(
         tuple(steps),
         tuple(LeftOut(target, _reason(target, error)) for target, error in left_out),
         tuple(dict.fromkeys(jobs)),
-        (*_NOTES.get(verb, ()), *_lost(verb, chosen, settings, io)),
+        (*_NOTES.get(verb, ()), *_lost(verb, chosen, steps, settings, io)),
         _waiting(touched, settings) if verb is Verb.CANCEL else (),
         settings.slurm_timeout_s,
     )
@@ -229,9 +230,13 @@ def _shell_step(touched: Sequence[Named], env: Mapping[str, str], io: Io) -> Ste
     return Step(job_control.shell_command(row.raw_job_id, env.get("SHELL") or "/bin/sh"), (row.job_id,))
 
 
-def _lost(verb: Verb, touched: Sequence[Named], settings: Settings, io: Io) -> tuple[str, ...]:
+def _lost(
+    verb: Verb, touched: Sequence[Named], steps: Sequence[Step], settings: Settings, io: Io
+) -> tuple[str, ...]:
     """The work that the action loses, for a single running job: for several at once the list would be
     unreadable."""
+    if verb is Verb.CANCEL and not touched and len(steps) == 1 and steps[0].run_dir is not None:
+        return lost_of_run(io, read_run(io, Path(steps[0].run_dir)))
     if verb not in (Verb.CANCEL, Verb.REQUEUE) or len(touched) != 1:
         return ()
     running = [

@@ -113,6 +113,17 @@ def read_known_runs(
     return KnownRuns(judged, listed.problems, error)
 
 
+def read_known_run(run: Run, settings: Settings, io: Io, user: str) -> KnownRun:
+    """One run, which was read just now, with the queue's answer about it."""
+    if run.backend != "slurm":
+        return _judge_local(run, processes_of_runs(), io, io.now())
+    queue, error = _ask_queue(io, user)
+    if not has_lost_its_job(run) or _other_cluster(run, settings):
+        return _judge(run, queue, error, settings, io, io.now())
+    standing = find_jobs([run], queue.jobs if queue is not None else None, error, settings, io.now())
+    return _judge_lost(standing[run.run_id], settings, io, io.now())
+
+
 def _list(source: RunListSource) -> RunList:
     for reading in source.poll():
         if isinstance(reading.payload, RunList):

@@ -48,7 +48,9 @@ def _lost(io: Io, run_dir: Path, start_s: float, num_gpus: int | None) -> tuple[
     found = saved_below(for_folder(io, run_dir), directory, 0.0)
     if found.problem is not None:
         found = SavedFound(str(directory))  # the run creates the folder with its first checkpoint
-    return lost_lines(found, start_s, num_gpus, io.now())
+    lost = lost_lines(found, start_s, num_gpus, io.now())
+    can_resume = found.newest is not None and runs.RunPaths(run_dir).job_script.exists()
+    return (*lost, f"`coach resume {run_dir.name}` goes on from it") if can_resume else lost
 
 
 # The words. A torn checkpoint is reported as torn: a person who relies on it loses more.

@@ -98,7 +98,7 @@ def run_of(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> R
     known = known_runs(settings, io)
     here = [run for run in known if not is_of_another_cluster(run, known_cluster(settings))]
     named = named_run(target, here)
-    numbered = [run for run in here if run.job_id == target]
+    numbered = [run for run in here if target in run.job_ids]
     if named is not None or not numbered or resolve_backend("auto", env) != "slurm":
         return named or next(iter(numbered), None)
     rows = _ask((group_id(target),), io, is_lenient=True)

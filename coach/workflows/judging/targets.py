@@ -169,7 +169,7 @@ def _by_job_id(
     """The run of this job, or the job itself if coach did not launch it. The queue decides which run it is;
     without an answer, the newest run."""
     cluster = known_cluster(settings)
-    runs_of_it = [run for run in known if run.job_id == job_id]
+    runs_of_it = [run for run in known if job_id in run.job_ids]
     here = [run for run in known if not is_of_another_cluster(run, cluster)]
     tasks = runs_of_array(job_id, here)
     queue = _queue(job_id, io, backend, user, is_needed=not (runs_of_it or tasks))
@@ -179,7 +179,7 @@ def _by_job_id(
     if job is not None and not tasks and not has_parts(job_id, queue):
         paths.learn([job])  # squeue lists tasks that wait in one row
         return _of_row(job_id, job, known, settings)
-    newest = next((run for run in (*here, *known) if run.job_id == job_id), None)
+    newest = next((run for run in (*here, *known) if job_id in run.job_ids), None)
     if newest is not None:
         return Target(job_id, TargetKind.RUN, Path(newest.run_dir))
     return _job_without_run(job_id, paths, tasks, cluster) if backend == "slurm" else None
@@ -241,7 +241,7 @@ def locate_target(
     if job is not None:
         return _of_row(text, job, known, settings)
     for run in known:
-        if text in (run.run_id, run.run_dir, run.job_id):
+        if text in (run.run_id, run.run_dir, *run.job_ids):
             return Target(text, TargetKind.RUN, Path(run.run_dir))
     if "/" in text:
         path = Path(text)

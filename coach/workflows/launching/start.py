@@ -175,11 +175,11 @@ def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | N
     accepted = _accepted(plan, paths.job_script, settings, env, after.job_id if after else None)
     task = array_script.task_of(plan)
     job_id = accepted.job_id if task is None else f"{accepted.job_id}_{task}"
-    notes = (*(f"sbatch: {line}" for line in accepted.lines), *_note_job(paths, job_id))
+    notes = (*(f"sbatch: {line}" for line in accepted.lines), *note_job(paths, job_id))
     return Submitted(plan.run_id, plan.run_dir, job_id, "PENDING", notes)
 
 
-def _note_job(paths: runs.RunPaths, job_id: str) -> tuple[str, ...]:
+def note_job(paths: runs.RunPaths, job_id: str) -> tuple[str, ...]:
     """Write the id of an accepted job into run.json. If that fails, returns a note: the job is queued all the
     same, and coach finds it later by its output."""
     try:
@@ -210,7 +210,7 @@ def submit_array(
     ids = [f"{accepted.job_id}_{task}" for task in tasks]
     notes = tuple(f"sbatch: {line}" for line in accepted.lines)
     for plan, job_id in zip(plans, ids, strict=True):
-        notes += _note_job(runs.RunPaths(plan.run_dir), job_id)
+        notes += note_job(runs.RunPaths(plan.run_dir), job_id)
     return tuple(
         Submitted(plan.run_id, plan.run_dir, job_id, "PENDING", () if index else notes)
         for index, (plan, job_id) in enumerate(zip(plans, ids, strict=True))

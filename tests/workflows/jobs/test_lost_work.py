@@ -193,6 +193,8 @@ def test_the_lost_work_of_a_coach_run_counts_from_its_own_checkpoints(tmp_path: 
         ),
         "incomplete: step-400.pt (PyTorch, step 400): its end is missing",
     )
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n")
+    assert lost_of_run(io_, launched_in(tmp_path))[2:] == (f"`coach resume {tmp_path.name}` goes on from it",)
     assert lost_of_run(io_, launched_in(tmp_path, state="COMPLETED")) == ()
     assert lost_of_run(io_, launched_in(tmp_path, state="PENDING", started_time_s=None)) == ()
 
