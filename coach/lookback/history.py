@@ -10,7 +10,9 @@ import math
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from itertools import pairwise
+from statistics import median
+from typing import Any, Protocol, TypeVar, cast
 
 from coach.lookback.series import Series, SeriesByDevice
 from coach.model.training.metrics import Counter, Step
@@ -42,6 +44,11 @@ MAX_SAMPLES_PER_DEVICE = 3600
 GPU_COLUMNS = ("utilization_pct", "power_w", "memory_used_mib")
 MAX_CURVE_POINTS = 512
 MAX_EVENTS = 256
+MIN_STEPS, MIN_EPOCHS = 20, 2
+"""Fewer steps show neither a course of the loss nor a speed. An epoch holds many steps."""
+_MIN_POINTS = 3
+_SIGMA = 1.4826 / math.sqrt(2)
+"""Factor from the median absolute difference of neighbours to the standard deviation of one value."""
 MAX_NAMES = 4096  # ports and mounts of all nodes of a large job; a file may claim more
 
 
@@ -86,6 +93,53 @@ def throughput(curve: Sequence[CurvePoint]) -> tuple[str, list[float | None]]:
         return "tokens/s", tokens
     unit = "epochs/s" if curve and curve[-1].counter is Counter.EPOCH else "steps/s"
     return unit, [1 / point.step_time_s if point.step_time_s else None for point in curve]
+
+
+class Numbered(Protocol):
+    """One or more steps of a training, as the program counts them."""
+
+    @property
+    def step(self) -> int | None:
+        """The last step in it, or the last epoch; None if the program counts none."""
+
+    @property
+    def counter(self) -> Counter: ...
+    @property
+    def epoch(self) -> float | None: ...
+    @property
+    def num_steps(self) -> int: ...
+
+
+_Numbered = TypeVar("_Numbered", bound=Numbered)
+
+
+def since_restart(points: Sequence[_Numbered]) -> Sequence[_Numbered]:
+    """The points since the steps last went back: each run, fold or phase in a log has its own course."""
+    start = 0
+    for place, (before, after) in enumerate(pairwise(points), 1):
+        if before.step is not None and after.step is not None and after.step < before.step:
+            start = place
+    return points[start:]
+
+
+def is_early(points: Sequence[Numbered]) -> bool:
+    """True while the steps are too few to judge the loss or the speed."""
+    if not points:
+        return True
+    if sum(point.num_steps for point in points) >= MIN_STEPS:
+        return False
+    first, last = points[0], points[-1]
+    num_epochs = (last.epoch or 0) - (first.epoch or 0)
+    num_steps = (last.step or 0) - (first.step or 0)
+    if last.counter is Counter.EPOCH:
+        num_epochs, num_steps = num_steps, 0
+    return len(points) < _MIN_POINTS or (num_steps < MIN_STEPS and num_epochs < MIN_EPOCHS)
+
+
+def noise_of(values: Sequence[float]) -> float:
+    """The standard deviation of a single value, from the differences of neighbours: a trend hardly adds to
+    it."""
+    return _SIGMA * median(abs(after - before) for before, after in pairwise(values))
 
 
 class Curve:

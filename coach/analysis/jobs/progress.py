@@ -10,18 +10,23 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from coach.lookback.history import CurvePoint
+from coach.lookback.history import (
+    MIN_EPOCHS,
+    MIN_STEPS,
+    CurvePoint,
+    is_early,
+    noise_of,
+    since_restart,
+)
 from coach.model.training.log import LogTail
 from coach.model.training.metrics import Counter, MetricEvent
 
-_MIN_STEPS = 20
 _MIN_TIME_S = 30.0
-"""A pace is computed from at least this many steps and this time. The first steps are slow: they compile,
-warm up and fill caches."""
+"""A pace is computed from MIN_STEPS and at least this time. The first steps are slow: they compile, warm up
+and fill caches."""
 _BAR = re.compile(
     r"(?<![\w/.])(?P<done>\d{1,9})/(?P<total>\d{1,9}) \[(?P<used>[\d:]{4,11})<(?P<left>[\d:]{4,11}),"
 )
@@ -36,13 +41,11 @@ _COUNT = re.compile(
 """`step 120/5000`, `iteration      100/  500000`, `Epoch [3/80]`, `Batch 100/1000`, `10/400 loss 2.1`."""
 _MAX_COUNT_LINE = 1024
 _MAX_COUNT_LINES = 64
-_MIN_EPOCHS = 2
-"""Each epoch holds many steps, so few show the pace."""
 _NUM_BLOCKS = 16
 _MIN_BLOCKS = 4
 """A course of fewer values has no trend: three of them give one estimate of its noise."""
 _ERRORS = 4
-"""Standard errors by which two blocks must differ. 15 of 1,000 courses of noise alone have a trend then."""
+"""Standard errors by which two blocks must differ. 18 of 1,000 courses of noise alone have a trend then."""
 _FLAT_SHARE = 0.25
 """Share of the course since its last turn. A loss that stood still for less time may fall on."""
 _LEAST_CHANGE = 0.005
@@ -89,7 +92,7 @@ class Progress:
     def ends_late_by_s(self, limit_left_s: float | None) -> float | None:
         """Seconds by which the training would exceed its time limit; None if it would not, or if that is
         unknown."""
-        if (self.is_bar and self.step < _MIN_STEPS) or (self.pace is not None and self.pace.is_since_start):
+        if (self.is_bar and self.step < MIN_STEPS) or (self.pace is not None and self.pace.is_since_start):
             return None
         if self.left_s is None or limit_left_s is None or self.left_s <= limit_left_s:
             return None
@@ -212,38 +215,26 @@ def speed_ratio(rates: Iterable[float | None]) -> float | None:
     return median(known[-quarter:]) / median(known[:quarter]) if len(known) >= _MIN_RATES else None
 
 
-def is_early(curve: Sequence[CurvePoint]) -> bool:
-    """True while the steps are too few to judge the loss or the speed."""
-    num_steps = max(sum(point.num_steps for point in curve), curve[-1].step - curve[0].step) if curve else 0
-    return num_steps < (_MIN_EPOCHS if curve and curve[-1].counter is Counter.EPOCH else _MIN_STEPS)
-
-
 def loss_trend(curve: Sequence[CurvePoint]) -> Trend | None:
     """The direction of the loss since it last turned; None while it is too early.
 
     The medians of up to 16 blocks are followed from turn to turn. A turn counts if it is larger than the
     noise of a block explains.
     """
-    curve = _since_restart(curve)
+    curve = since_restart(curve)
     points = [(p, p.loss) for p in curve if p.loss is not None and math.isfinite(p.loss)]
     size = -(-len(points) // _NUM_BLOCKS) or 1
     starts = range(len(points) % size, len(points), size)
     if is_early(curve) or len(starts) < _MIN_BLOCKS:
         return None
     levels = [median(loss for _, loss in points[at : at + size]) for at in starts]
-    noise = _noise_of([loss for _, loss in points])
+    noise = noise_of([loss for _, loss in points])
     error = max(_ERRORS * noise * math.sqrt(2 / size), _LEAST_CHANGE * abs(levels[-1]))
     word, since = _last_turn(levels, error)
     flat = _flat_from(levels, since, error)
     if flat is not None:
         word, since = "is flat", flat
     return Trend(word, points[starts[since] if since else 0][0])
-
-
-def _since_restart(curve: Sequence[CurvePoint]) -> Sequence[CurvePoint]:
-    """The points since the steps last went back: another run in the same log."""
-    starts = [place for place, (a, b) in enumerate(pairwise(curve), 1) if b.step < a.step]
-    return curve[starts[-1] :] if starts else curve
 
 
 def _flat_from(levels: Sequence[float], since: int, error: float) -> int | None:
@@ -255,13 +246,6 @@ def _flat_from(levels: Sequence[float], since: int, error: float) -> int | None:
     share = (len(levels) - flat) / (len(levels) - since)
     has_shown = share > _FLAT_SHARE and abs(levels[since] - levels[-1]) * share >= 2 * error
     return flat if has_shown or not flat else None
-
-
-def _noise_of(losses: Sequence[float]) -> float:
-    """The standard deviation of a single value, from the second differences: a steady fall adds nothing to
-    them."""
-    changes = [after - before for before, after in pairwise(losses)]
-    return 1.4826 / math.sqrt(6) * median(abs(after - before) for before, after in pairwise(changes))
 
 
 def _last_turn(levels: Sequence[float], error: float) -> tuple[str, int]:
@@ -293,9 +277,9 @@ def _planned_steps(parameters: Mapping[str, Any], events: Iterable[MetricEvent])
 
 def _pace(curve: Sequence[CurvePoint]) -> Pace | None:
     """The pace over the newest tenth of the curve, by the times of the steps, else by their step times. The
-    part is longer if it would have fewer than _MIN_STEPS or last less than _MIN_TIME_S."""
+    part is longer if it would have fewer than MIN_STEPS or last less than _MIN_TIME_S."""
     newest, step_time_s = curve[-1], recent_mean(point.step_time_s for point in curve)
-    least = _MIN_EPOCHS if newest.counter is Counter.EPOCH else _MIN_STEPS
+    least = MIN_EPOCHS if newest.counter is Counter.EPOCH else MIN_STEPS
     first = len(curve) - max(1, len(curve) // 10) - 1
     for point in reversed(curve[: max(1, first + 1)]):
         num_steps = newest.step - point.step

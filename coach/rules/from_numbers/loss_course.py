@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import chain, pairwise
+from itertools import chain
 from statistics import median
 
-from coach.lookback.history import CurvePoint, History
+from coach.lookback.history import CurvePoint, History, is_early, noise_of, since_restart
 from coach.model.judging.finding import Evidence, Verdict
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -46,12 +46,10 @@ _RATE = re.compile(
     r"(\d+(?:\.\d*)?(?:e[-+]?\d+)?)(?![\w.])",
     re.IGNORECASE,
 )
-_SIGMA = 1.4826 / math.sqrt(2)
-"""Factor from the median absolute difference of neighbours to the standard deviation of one value."""
 _ROUNDED = re.compile(r"0\.0{2,}")
 """A rate that was printed as zero with few digits; it may be small but not zero."""
-_FEWEST_VALUES, _FEWEST_STEPS, _FEWEST_EPOCHS = 3, 20, 2
-"""The rules of waiting and of the course of a loss need about 20 steps; a course needs three values."""
+_FIRST = 3
+"""Number of values that show where a loss began."""
 _BEGINNING_S = 300.0
 """A training that loads its data and compiles prints its first loss within minutes."""
 _NO_GUESS = math.log(1_000_000)
@@ -68,19 +66,19 @@ _ERROR_LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a training loss. `counter` is the step or epoch that the program gave it, or None."""
+    """One value of a training loss. `step` is the step or epoch that the program gave it, or None."""
 
     loss: float
-    counter: int | None
+    step: int | None
     time_s: float | None
     evidence: Evidence
-    unit: Counter = Counter.STEP
-    """What `counter` counts."""
+    counter: Counter = Counter.STEP
+    """What `step` counts."""
     epoch: float | None = None
     """The epoch, with the part that is done if the program gives one; None if it is not known."""
     rate: float | None = None
     """The learning rate; None if it is not known."""
-    num_values: int = 1
+    num_steps: int = 1
     """Number of steps whose mean the loss is."""
     position: float | None = None
     """A number that grows evenly through the training, if there is one. A log keeps its newer values more
@@ -98,28 +96,28 @@ def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point,
         if hit.rule == PROGRESS.rule and _PLAIN_KEY.fullmatch(hit.fields["key"])
     ]
     if any(point.loss is not None for point in history.curve):
-        yield _since_last_start(_points_of_curve(history.curve, printed))
+        yield tuple(since_restart(_points_of_curve(history.curve, printed)))
         return
     series: dict[tuple[str, int | None, str, str], list[LogHit]] = {}
     for hit in printed:
         series.setdefault((hit.file, hit.rank, hit.fields["key"], name_of(hit)), []).append(hit)
     for hits in series.values():
         hits.sort(key=lambda hit: hit.line)
-        yield _since_last_start([_point_of_line(hit) for hit in hits])
+        yield tuple(since_restart([_point_of_line(hit) for hit in hits]))
 
 
 def _point_of_line(hit: LogHit) -> Point:
     counted, at, rated = (each.search(hit.named) for each in (_COUNTER, _EPOCH, _RATE))
-    counter, epoch = int(counted[1]) if counted else None, float(at[1]) if at else None
+    step, epoch = int(counted[1]) if counted else None, float(at[1]) if at else None
     return Point(
         float(hit.fields["value"]),
-        counter,
+        step,
         hit.time_s,
         quote(hit),
         Counter.EPOCH if counted and counted[0][0] in "eE" else Counter.STEP,
         epoch,
         None if rated is None or _ROUNDED.fullmatch(rated[1]) else float(rated[1]),
-        position=counter if epoch is None else epoch,
+        position=step if epoch is None else epoch,
         line=hit.named,
     )
 
@@ -129,18 +127,19 @@ def _points_of_curve(curve: Sequence[CurvePoint], printed: Iterable[LogHit]) -> 
     value."""
     lines: dict[tuple[int | None, float], LogHit | None] = {}
     for hit in printed:
-        key = counter_of(hit), float(hit.fields["value"])
+        found = _COUNTER.search(hit.named)
+        key = int(found[1]) if found else None, float(hit.fields["value"])
         lines[key] = None if key in lines else hit
     points = []
     for point in curve:
         if point.loss is not None:
-            counter = None if point.counter is Counter.LINE else point.step
-            line = lines.get((counter, point.loss))
+            step = None if point.counter is Counter.LINE else point.step
+            line = lines.get((step, point.loss))
             told = Evidence(f"loss at {point.counter.word} {point.step}", value=point.loss)
             points.append(
                 Point(
                     point.loss,
-                    counter,
+                    step,
                     point.time_s,
                     told if line is None else quote(line),
                     point.counter,
@@ -170,22 +169,10 @@ def trained_on(hit: LogHit, later: Sequence[LogHit], snapshot: TargetSnapshot) -
     return bool(later) and (not hit.traceback or lines_below(hit, snapshot) > MAX_FLUSHED_LINES)
 
 
-def counter_of(hit: LogHit) -> int | None:
-    """The step or epoch of a line; None if it has neither."""
-    found = _COUNTER.search(hit.named)
-    return int(found[1]) if found else None
-
-
 def is_warming_up(points: Sequence[Point]) -> bool:
     """True if the newest learning rate is above the rate at half the time."""
     rates = [point.rate for point in points if point.rate is not None]
     return bool(rates) and rates[-1] > rates[len(rates) // 2]
-
-
-def noise_of(losses: Sequence[float]) -> float:
-    """The standard deviation of a single value, from the differences of neighbours: a trend hardly adds to
-    it."""
-    return _SIGMA * median(abs(after - before) for before, after in pairwise(losses))
 
 
 def last_place(values: Iterable[float]) -> float:
@@ -193,15 +180,6 @@ def last_place(values: Iterable[float]) -> float:
     values."""
     exponents = [Decimal(f"{value:.9g}").as_tuple().exponent for value in values]
     return 10.0 ** min((exponent for exponent in exponents if isinstance(exponent, int)), default=math.inf)
-
-
-def _since_last_start(points: Sequence[Point]) -> tuple[Point, ...]:
-    """The points since the steps last restarted: each run, fold or phase has its own course."""
-    start = 0
-    for place, (before, after) in enumerate(pairwise(points), 1):
-        if before.counter is not None and after.counter is not None and after.counter < before.counter:
-            start = place
-    return tuple(points[start:])
 
 
 def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]:
@@ -248,27 +226,18 @@ def _has_ended_well(snapshot: TargetSnapshot) -> bool:
 
 
 def _health_by(course: Sequence[Point], shares: Sequence[float]) -> tuple[Verdict, str]:
-    if not _is_long(course):
+    if is_early(course):
         return Verdict.TOO_EARLY, "it has made too few steps to judge its loss and its speed"
     losses = [point.loss for point in course]
     if not math.isfinite(losses[-1]):
         return Verdict.UNKNOWN, "its newest loss is not finite"
-    if median(losses[-(len(losses) // 3) :]) > max(losses[:_FEWEST_VALUES]):
+    if median(losses[-(len(losses) // 3) :]) > max(losses[:_FIRST]):
         return Verdict.UNKNOWN, "its loss lies above its first values"
     if _has_risen([-loss for loss in losses]):
         return Verdict.HEALTHY, "its loss falls"
     if _has_risen(shares):
         return Verdict.HEALTHY, "its accuracy rises"
     return Verdict.UNKNOWN, "its loss does not fall by more than its noise"
-
-
-def _is_long(course: Sequence[Point]) -> bool:
-    first, last = course[0], course[-1]
-    if sum(point.num_values for point in course) >= _FEWEST_STEPS:
-        return True
-    num_steps = 0 if last.unit is Counter.EPOCH else (last.counter or 0) - (first.counter or 0)
-    num_epochs = (last.epoch or 0) - (first.epoch or 0)
-    return len(course) >= _FEWEST_VALUES and (num_steps >= _FEWEST_STEPS or num_epochs >= _FEWEST_EPOCHS)
 
 
 def _has_risen(values: Sequence[float]) -> bool:

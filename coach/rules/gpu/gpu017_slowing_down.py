@@ -4,12 +4,12 @@ show the cause."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from coach.lookback.history import CurvePoint, History
+from coach.lookback.history import CurvePoint, History, throughput
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import Counter
@@ -17,13 +17,6 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import size_text
 from coach.rules.from_numbers.telemetry_windows import quarters, training_host_samples
 from coach.rules.from_numbers.training_windows import is_first_of_epochs
-
-_PACES: tuple[tuple[str, Callable[[CurvePoint], float | None]], ...] = (
-    ("", lambda point: 1 / point.step_time_s if point.step_time_s else None),
-    ("tokens/s", lambda point: point.tokens_per_s),
-    ("samples/s", lambda point: point.samples_per_s),
-)
-"""Unit of a rate, and the rate at a point of the curve; without a unit it is steps per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +233,15 @@ def _costs(curve: Sequence[CurvePoint]) -> tuple[list[CurvePoint], list[float], 
     """The points behind the first tenth, the seconds of a step at each, and an empty text. The seconds are
     scaled to the batch of the first steps if the batch sizes are known. Without step times the seconds per
     token or per sample, and the rate's unit."""
-    rate, pace_of = next((each for each in _PACES if any(map(each[1], curve))), _PACES[0])
-    points = [point for point in curve if pace_of(point)]
-    points = points[len(points) // 10 :]
-    costs = [1 / (pace_of(point) or 1.0) for point in points]
+    times = [point.step_time_s for point in curve]
+    rate, rates = throughput(curve)
+    if any(times):
+        rate = ""
+    else:
+        times = [1 / each if each else None for each in rates]
+    known = [(point, cost) for point, cost in zip(curve, times, strict=True) if cost]
+    known = known[len(known) // 10 :]
+    points, costs = [point for point, _ in known], [cost for _, cost in known]
     return points, costs if rate else _scaled(points, costs), rate
 
 

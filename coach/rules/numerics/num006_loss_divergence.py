@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from statistics import median
 
-from coach.lookback.history import History
+from coach.lookback.history import History, noise_of
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import Signature
@@ -18,7 +18,7 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.evaluations import accuracies, are_guesses, first_loss
-from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses, is_warming_up, noise_of
+from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses, is_warming_up
 
 _MAX_BLOCKS = 100
 _FEWEST_AFTER = 20
@@ -253,7 +253,7 @@ class LossDivergence(Rule):
         jump = self._above(losses, num_newest, self.rise, self.lost_share, error)
         if jump is not None and self._is_sure(jump, points, losses, is_guess):
             is_near_start = abs(losses[jump.start] - losses[0]) <= _NEAR_START * losses[0]
-            is_anew = points[0].counter is None and not jump.is_slow and is_near_start
+            is_anew = points[0].step is None and not jump.is_slow and is_near_start
             return None if is_anew else jump
         size = max(consecutive, math.ceil(len(losses) / _NUM_STRETCHES))
         starts = range(len(losses) % size, len(losses), size)
@@ -261,7 +261,7 @@ class LossDivergence(Rule):
             return None
         levels = [median(losses[start : start + size]) for start in starts]
         slow = self._above(levels, consecutive, self.worse, self.lost_share / 2, error / math.sqrt(size))
-        if slow is None or (points[0].counter is None and not slow.is_slow):
+        if slow is None or (points[0].step is None and not slow.is_slow):
             return None
         return replace(slow, start=starts[slow.start] + size // 2, is_slow=True)
 
@@ -289,7 +289,7 @@ class LossDivergence(Rule):
     def _is_sure(self, rise: _Rise, points: Sequence[Point], losses: Sequence[float], is_guess: bool) -> bool:
         """False for a rise behind one or two values, unless it is one by orders of magnitude, or an
         explosion: the first value of a program may be a part of a mean."""
-        if sum(point.num_values for point in points[: rise.start]) >= self.consecutive:
+        if sum(point.num_steps for point in points[: rise.start]) >= self.consecutive:
             return True
         after, is_far = losses[rise.start :], rise.newest >= self.steep * rise.low
         if len(after) < (_FEWEST_AFTER_GUESSES if is_guess else _FEWEST_AFTER):

@@ -9,21 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from coach.lookback.history import History
+from coach.lookback.history import History, noise_of
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import Counter
 from coach.rules.advice.launched_with import float_parameter, int_parameter
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.evaluations import accuracies, are_guesses, evaluated_losses, num_beside_steps
-from coach.rules.from_numbers.loss_course import (
-    Point,
-    are_adversaries,
-    courses,
-    is_warming_up,
-    last_place,
-    noise_of,
-)
+from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses, is_warming_up, last_place
 
 _NUM_CLASSES = (2, 10, 100, 1000)
 _MEDIAN_ERROR = 1.2533
@@ -271,7 +264,7 @@ class NotLearning(Rule):
         epochs = {int(point.epoch) for point in points if point.epoch is not None}
         if len(points) < self.min_points:
             return len(epochs) >= _FEWEST_EPOCHS
-        num_steps = points[-1].counter if points[-1].unit is Counter.STEP else None
+        num_steps = points[-1].step if points[-1].counter is Counter.STEP else None
         if (num_steps or 0) >= self.min_steps or max(epochs, default=0) >= self.min_epochs:
             return True
         first = points[0].loss
@@ -304,7 +297,7 @@ def _thirds(losses: Sequence[float]) -> tuple[float, float]:
 
 def _step_numbers(points: Sequence[Point]) -> list[int]:
     """The step of each point that is counted by steps."""
-    return [point.counter for point in points if point.counter is not None and point.unit is Counter.STEP]
+    return [point.step for point in points if point.step is not None and point.counter is Counter.STEP]
 
 
 def _warmup_steps(snapshot: TargetSnapshot) -> int | None:
@@ -318,12 +311,12 @@ def _warmup_steps(snapshot: TargetSnapshot) -> int | None:
 def _is_beginning(points: Sequence[Point]) -> bool:
     """True if the first point is the beginning of a training that was not resumed."""
     epoch = points[0].epoch
-    counters = [point.counter for point in points[:2] if point.counter is not None]
+    steps = [point.step for point in points[:2] if point.step is not None]
     if epoch is not None and epoch > 1:
         return False
-    if len(counters) < 2:
+    if len(steps) < 2:
         return epoch is not None
-    return counters[0] <= max(1, counters[1] - counters[0])
+    return steps[0] <= max(1, steps[1] - steps[0])
 
 
 def _is_level(losses: Sequence[float], fall: float) -> bool:

@@ -75,7 +75,7 @@ class RateDecayedEarly(Rule):
                 else Evidence("peak of the learning rate", value=peak),
                 first.evidence
                 if first.evidence.file
-                else Evidence("first step with next to none", value=places[start], unit=first.unit.word),
+                else Evidence("first step with next to none", value=places[start], unit=first.counter.word),
             ),
             confidence=0.8,
             fixes=(Fix("Give the scheduler the real number of optimizer steps", changes_learning=True),),

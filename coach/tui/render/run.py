@@ -7,15 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coach.analysis.comparing.time_to_target import target_words, time_to_target
-from coach.analysis.jobs.progress import (
-    Pace,
-    is_early,
-    loss_trend,
-    recent_mean,
-    speed_ratio,
-)
+from coach.analysis.jobs.progress import Pace, loss_trend, recent_mean, speed_ratio
 from coach.analysis.jobs.segments import segment_words
-from coach.lookback.history import CurvePoint, throughput
+from coach.lookback.history import CurvePoint, is_early, throughput
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.other_machine import told

@@ -11,14 +11,13 @@ import pytest
 from coach.analysis.jobs.progress import (
     Pace,
     Progress,
-    is_early,
     loss_trend,
     progress_in_log,
     progress_of,
     progress_told,
     speed_ratio,
 )
-from coach.lookback.history import CurvePoint, History
+from coach.lookback.history import CurvePoint, History, is_early
 from coach.model.training.log import LogTail
 from coach.model.training.metrics import Counter, MetricEvent
 from coach.sources.logs.printed_metrics import PrintedNumbers
