@@ -385,6 +385,44 @@ def test_the_speed_that_a_program_prints_is_judged(
     assert findings(log, tmp_path) == rules
 
 
+_EPOCHS = [
+    f"Epoch: [{epoch}] step {400 * epoch} loss: {falling(epoch / 12):.4f} data: 0.86 time: 1.0"
+    for epoch in range(1, 13)
+]
+_FIRST_AND_LATER = [
+    f"Epoch: [{epoch}][{index}/250] Time {2.5 if index == 0 else 0.3} Data {2.4 if index == 0 else 0.001} "
+    f"Loss {falling(epoch / 12):.4f}"
+    for epoch in range(12)
+    for index in (0, 100, 200)
+]
+_STEPS = "step {step}/2000 loss {loss:.4f} data_time 0.86 step_time 1.00"
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict"),
+    [
+        (_EPOCHS, "finding"),
+        ([line.replace("step", "of 12, updates") for line in _EPOCHS], "finding"),
+        (_EPOCHS[:4], "too_early"),
+        ([line.replace("data: 0.86", "data: 0.01") for line in _EPOCHS], "healthy"),
+        (_FIRST_AND_LATER, "healthy"),
+        (_FIRST_AND_LATER[::3], "too_early"),
+        ([f"Epoch {1 + n // 6} {_STEPS.format(step=n, loss=3 - n / 10)}" for n in range(1, 18)], "too_early"),
+        ([f"Epoch {1 + n // 6} {_STEPS.format(step=n, loss=3 - n / 50)}" for n in range(1, 90)], "finding"),
+        ([_STEPS.format(step=n, loss=3 - n / 10) for n in range(1, 18)], "too_early"),
+    ],
+)
+def test_a_wait_is_told_of_few_lines_an_epoch_and_too_few_steps_are_never_healthy(
+    lines: list[str], verdict: str, tmp_path: Path
+) -> None:
+    log = _written(tmp_path / "train.log", lines)
+    env = {**os.environ, "COACH_HOME": str(tmp_path / "home"), "COACH_AS_ROOT": "1"}
+    done = typed_coach(("check", log, "--backend", "local", "--format", "json"), env)
+    checked = json.loads(done.stdout)
+    assert checked["verdict"] == verdict
+    assert [each["rule"] for each in checked["findings"]] == ["GPU005"] * (verdict == "finding")
+
+
 @pytest.mark.parametrize(("mfu", "is_healthy"), [("0.31%", False), ("0.012", False), ("38.2%", True)])
 def test_a_training_that_hardly_uses_its_gpu_is_not_called_healthy(
     mfu: str, is_healthy: bool, tmp_path: Path

@@ -14,7 +14,7 @@ from decimal import Decimal
 from itertools import chain
 from statistics import median
 
-from coach.lookback.history import CurvePoint, History, is_early, noise_of, since_restart
+from coach.lookback.history import MIN_STEPS, CurvePoint, History, is_early, noise_of, since_restart
 from coach.model.judging.finding import Evidence, Verdict
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
@@ -25,7 +25,7 @@ from coach.rules.from_logs.outcome import has_good_end
 from coach.rules.from_logs.quoted_evidence import quote
 from coach.rules.from_numbers.evaluations import accuracies
 from coach.rules.from_numbers.rhythm import started_s
-from coach.rules.from_numbers.training_windows import LOW_MFU, printed_mfu
+from coach.rules.from_numbers.training_windows import LOW_MFU, MIN_LINES, newest_steady_steps, printed_mfu
 
 _PLAIN_KEY = re.compile(
     r"(?:.*[ _/.])?(?:train(?:ing)?|lm|total|avg|mean|epoch|batch|step|iter)?[ _/.]?loss\b.*", re.IGNORECASE
@@ -50,6 +50,8 @@ _ROUNDED = re.compile(r"0\.0{2,}")
 """A rate that was printed as zero with few digits; it may be small but not zero."""
 _FIRST = 3
 """Number of values that show where a loss began."""
+_MUCH = 0.2
+"""Of the step time, as GPU005's critical share: a training that waits for so much is not healthy."""
 _BEGINNING_S = 300.0
 """A training that loads its data and compiles prints its first loss within minutes."""
 _NO_GUESS = math.log(1_000_000)
@@ -192,6 +194,11 @@ def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]
         return Verdict.TOO_EARLY, "it has not started"
     if snapshot.state not in (None, "RUNNING", "COMPLETED"):
         return Verdict.UNKNOWN, f"it ended as {snapshot.state}"
+    if waits := _unjudged_waits(snapshot, history):
+        return (
+            Verdict.TOO_EARLY,
+            f"it has made too few steps to judge its waits for data, {waits:.0%} of them",
+        )
     course = max(courses(snapshot, history), key=len, default=())
     if doubt := _doubt(course, snapshot, history):
         return Verdict.UNKNOWN, doubt
@@ -205,6 +212,18 @@ def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]
     if start_s is not None and snapshot.now_s is not None and snapshot.now_s - start_s < _BEGINNING_S:
         return Verdict.TOO_EARLY, "it has just started"
     return Verdict.UNKNOWN, ""
+
+
+def _unjudged_waits(snapshot: TargetSnapshot, history: History) -> float:
+    """The share of its steps that a training waits for data, if that is much and the steps are too few for
+    GPU005; else 0."""
+    for rank in history.ranks[:1]:
+        steady, known = (newest_steady_steps(snapshot, history, rank, 200, skipped) for skipped in (3, 0))
+        if steady.is_long(MIN_STEPS, 0.0, MIN_LINES) or not known.steps:
+            continue
+        share = (steady if steady.steps else known).data_share
+        return share if share >= _MUCH else 0.0
+    return 0.0
 
 
 def _doubt(course: Sequence[Point], snapshot: TargetSnapshot, history: History) -> str:

@@ -17,7 +17,7 @@ from statistics import median
 from coach.lookback.history import History
 from coach.lookback.series import Series
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.metrics import Step
+from coach.model.training.metrics import Counter, Step
 from coach.model.training.telemetry import GpuSample
 from coach.rules.advice.launched_with import int_parameter
 
@@ -25,6 +25,8 @@ _PAUSES = frozenset({"eval", "checkpoint", "compile"})
 LOW_MFU = 0.05
 """Trainings of Transformers reach 0.3 to 0.5 (PaLM: 0.46): below this share something else takes the time, or
 the program computes it for another GPU."""
+MIN_LINES = 5
+"""Fewer lines that stand for many steps each may all lie in a cold start."""
 _MFU_STEPS = 40
 _MARGIN_S = 1.5
 """A sample covers the interval before it, so a pause also affects the first sample after it."""
@@ -124,9 +126,15 @@ def last_sign(snapshot: TargetSnapshot, history: History) -> float:
     return max((time_s for time_s in signs if time_s is not None), default=0.0)
 
 
-def steady_steps(steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: int) -> list[Step]:
+def steady_steps(
+    steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: int, first_step: int = 0
+) -> list[Step]:
     """The steps with both times, except the first `num_skipped` of the run, of each epoch and after each
-    resume."""
+    resume. `first_step` is the first step of the run that is known.
+
+    Of lines that are many steps apart, that is the first line of each epoch. The only line of an epoch is
+    left out if the run's first line is one of its first steps: then each of these lines is.
+    """
     restarts = set(resumed_at)
     numbers, epochs = [step.step for step in steps], [step.epoch for step in steps]
     starts: list[int] = []
@@ -142,14 +150,17 @@ def steady_steps(steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: 
     return [
         step
         for start, end in pairwise((0, *starts, len(steps)))
-        for step in steps[start + num_skipped : end]
+        for step in steps[start:end]
+        if step.step >= steps[start].step + num_skipped
+        or step.counter is Counter.EPOCH
+        or (end - start == 1 and first_step > num_skipped)
         if step.data_time_s is not None and step.step_time_s
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class SteadySteps:
-    """The newest steady steps of one rank, and their total time."""
+    """The newest steady steps of one rank, and the total time of those that are known."""
 
     rank: int
     steps: Sequence[Step]
@@ -160,6 +171,17 @@ class SteadySteps:
     def data_share(self) -> float:
         return self.data_s / self.total_s
 
+    def is_long(self, min_steps: float, min_s: float, min_lines: float) -> bool:
+        """True if they stand for that many steps, which took that long. A program that prints each tenth step
+        made ten of them between two lines; a line of an epoch stands for all its steps."""
+        num_lines = len(self.steps)
+        if num_lines < max(1, min(min_lines, min_steps)):
+            return False
+        if self.steps[-1].counter is Counter.EPOCH:
+            return True
+        num_steps = max(num_lines, self.steps[-1].step - self.steps[0].step)
+        return num_steps >= min_steps and self.total_s * num_steps / num_lines >= min_s
+
 
 def newest_steady_steps(
     snapshot: TargetSnapshot, history: History, rank: int, count: int, num_skipped: int
@@ -169,8 +191,9 @@ def newest_steady_steps(
     resumed = resumed_steps(snapshot)
 
     def make() -> SteadySteps:
-        newest = newest_steps(history.steps(rank), count + count // 4 + num_skipped)
-        steps = steady_steps(newest, resumed, num_skipped)[-count:]
+        known = history.steps(rank)
+        newest = newest_steps(known, count + count // 4 + num_skipped)
+        steps = steady_steps(newest, resumed, num_skipped, known[0].step)[-count:]
         data_s = sum([step.data_time_s or 0.0 for step in steps])
         return SteadySteps(rank, steps, data_s, sum([step.step_time_s or 0.0 for step in steps]))
 

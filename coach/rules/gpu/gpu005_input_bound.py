@@ -25,6 +25,7 @@ from coach.rules.from_numbers.telemetry_windows import (
     training_phases,
 )
 from coach.rules.from_numbers.training_windows import (
+    MIN_LINES,
     SteadySteps,
     newest_steady_steps,
     newest_steps,
@@ -45,7 +46,8 @@ class InputBound(Rule):
         GPUs train nothing while they wait. The waiting share is the most that a faster data path can gain.
     When it stays silent
         On the first steps of the run, of an epoch and after a resume, when workers start. On fewer steady
-        steps than `min_steps`, in less time than `min_window_s`, and on waits too short to be worth a worker.
+        steps than `min_steps`, or fewer lines of a log than `min_lines` that stand for so many, in less time
+        than `min_window_s`, and on waits too short to be worth a worker.
         While the GPUs are busy (`busy_gpu_pct`): their queue of kernels then hides the wait. In a training on
         CPUs it is info up to `starved_share` while the job uses all its CPUs, or has workers while other jobs
         use the rest of the node: loaders and training then compete for CPUs, and one more worker would not
@@ -72,6 +74,9 @@ class InputBound(Rule):
         0.20, "of step time", "a fifth of the allocation trains nothing", at_least=0.001
     )
     min_steps = Threshold(20, "steps", "fewer steady steps vary too much to judge", at_least=1)
+    min_lines = Threshold(
+        MIN_LINES, "lines", "where a line stands for many steps: fewer may be a cold start", at_least=1
+    )
     min_window_s = Threshold(
         5, "seconds of steps", "within a shorter time the start of workers and caches still shows"
     )
@@ -189,7 +194,7 @@ class InputBound(Rule):
 
     def _waits(self, snapshot: TargetSnapshot, history: History) -> list[SteadySteps]:
         waits = [self._newest(snapshot, history, rank) for rank in history.ranks]
-        return [wait for wait in waits if self._is_long_enough(wait)]
+        return [wait for wait in waits if wait.is_long(self.min_steps, self.min_window_s, self.min_lines)]
 
     def _newest(self, snapshot: TargetSnapshot, history: History, rank: int) -> SteadySteps:
         """The newest steady steps of one rank; more of them if the steps are so fast that they cover too
@@ -200,9 +205,6 @@ class InputBound(Rule):
             if found.total_s >= self.min_window_s or count >= len(history.steps(rank)):
                 return found
             count *= 4
-
-    def _is_long_enough(self, wait: SteadySteps) -> bool:
-        return len(wait.steps) >= max(1, self.min_steps) and wait.total_s >= self.min_window_s
 
     def _is_slow(self, wait: SteadySteps) -> bool:
         mean_s = wait.data_s / len(wait.steps)
