@@ -30,7 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "target",
         nargs="?",
         metavar="TARGET",
-        help="a run id, a job id, a directory, a log file, or - for standard input"
+        help="a run id, a job id, a directory, a log file, or - for standard input: a log, an nvidia-smi"
+        " table, a py-spy dump or `scontrol show job`"
         " (default: your jobs that run, wait or ended within a day)",
     )
     parser.add_argument(
@@ -87,9 +88,14 @@ def _check_one(
     _tell_left_out(checked.num_left_out)
     if checked.note is not None:
         say(checked.note)
+    taken_for = checked.snapshot.taken_for
     if args.format == "json":
+        if taken_for:
+            say(taken_for)
         print(json.dumps(checked.as_json(), indent=2))
     else:
+        if taken_for:
+            print_line(taken_for)
         for line in checked_lines(checked, io.now(), settings.muted_rules):
             print_line(line)
     return [checked.diagnosis], checked.waiting is not None and checked.waiting["never_starts"]

@@ -58,6 +58,8 @@ class TargetSnapshot:
     sensor_gaps: tuple[SensorGap, ...] = ()
     left_aside: str = ""
     """Metric files of its program that are not read, and why; "" if all are read."""
+    taken_for: str = ""
+    """What a pasted text was taken for; "" for everything else."""
     bursts: tuple[StackBurst, ...] = ()
     """The newest two bursts of stack samples of each rank, sorted by node and rank, older first."""
     node_reasons: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

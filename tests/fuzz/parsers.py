@@ -72,6 +72,7 @@ from coach.sources.slurm.queue import parse_jobs
 from coach.sources.slurm.reservations import parse_reservations
 from coach.sources.slurm.start_times import parse_allocations
 from coach.sources.slurm.text import failure_words, parse_duration, parse_time
+from coach.workflows.judging.pasted import MAX_BYTES, recognise
 from tests.fuzz import test_batch_scripts as scripts
 from tests.fuzz import test_binary_files as binary
 from tests.fuzz import test_logs as logs
@@ -80,6 +81,7 @@ from tests.fuzz import test_records as records
 from tests.fuzz import test_settings_files as files
 from tests.fuzz import test_slurm_answers as answers
 from tests.fuzz.mutation import read
+from tests.workflows.judging import test_pasted as pasted
 
 _PIECE_BYTES = 64 << 10
 
@@ -273,6 +275,7 @@ LOGS = (
     ),
     Parser("text on screens", lambda text: cut(printable(text), 80), "caf\u00e9 \x1b[31m\u202e"),
 )
+_paste = _limited(lambda text: recognise(_bytes(text), "-", 0.0), MAX_BYTES // 4)
 RECORDS = (
     Parser("metrics, telemetry", lambda text: decode_records(_bytes(text)), _text(records.METRICS[0])),
     Parser(
@@ -307,6 +310,9 @@ RECORDS = (
         json.dumps(records.SUMMARY),
     ),
     Parser("py-spy", lambda text: parse_py_spy(_bytes(text)), _text(read("stacks/py-spy.json"))),
+    Parser("pasted nvidia-smi", _paste, pasted.SMI),
+    Parser("pasted py-spy", _paste, pasted.PY_SPY),
+    Parser("pasted scontrol show job", _paste, _text(read("slurm/allocations-24.11.txt"))),
     Parser("faulthandler", parse_faulthandler, _text(read("stacks/faulthandler.txt"))),
     Parser(
         "error files of torchrun",

@@ -40,6 +40,12 @@ class Group:
     def sentence(self) -> str:
         return f"{self.label} {self.place.sentence(len(self.ranks) == 1)}"
 
+    @property
+    def heading(self) -> str:
+        """The sentence, with the line of the training's own code if it is known."""
+        line = self.place.line
+        return f"{self.sentence}{f', at {line}' if line else ''}"
+
 
 @dataclass(frozen=True, slots=True)
 class Merged:
@@ -203,7 +209,7 @@ def report(stacks: Stacks, merged: Merged) -> list[ReportLine]:
         silent = f"{stacks.num_silent_nodes} of {stacks.num_nodes} nodes did not answer"
         rows.append(ReportLine(Kind.ODD, f"{silent}: {stacks.because or 'no reason is known'}"))
     for group in merged.groups:
-        rows += [ReportLine(Kind.DETAIL, ""), ReportLine(Kind.GROUP, _heading(group))]
+        rows += [ReportLine(Kind.DETAIL, ""), ReportLine(Kind.GROUP, group.heading)]
         by_means: dict[str, list[RankStack]] = {}
         for rank in group.ranks:
             by_means.setdefault(_means(rank), []).append(rank)
@@ -240,11 +246,6 @@ def _where(frame: Frame) -> str:
     """A library's file relative to site-packages: the directory above is the same for all, and long."""
     file = _INSTALLED.sub("", frame.file)
     return file if frame.line is None else f"{file}:{frame.line}"
-
-
-def _heading(group: Group) -> str:
-    line = group.place.line
-    return f"{group.sentence}{f', at {line}' if line else ''}"
 
 
 def _means(rank: RankStack) -> str:

@@ -16,7 +16,8 @@ from coach.sources.slurm.node_sets import expand_nodes
 
 ALLOCATIONS_QUERY = Query("allocations", ("scontrol", "-a", "-d", "show", "jobs"))
 
-_RECORD = re.compile(r"^JobId=(?P<raw>\d{1,15})(?: (?P<ids>(?:(?:Array|Het)\w+=\S+ )*))", re.MULTILINE)
+RECORD = re.compile(r"^JobId=(?P<raw>\d{1,15})(?: (?P<ids>(?:(?:Array|Het)\w+=\S+ )*))", re.MULTILINE)
+"""The first words of a job's record."""
 _STATE = re.compile(r"^   JobState=(\S+) ", re.MULTILINE)
 _NODES = re.compile(r"^     Nodes=(?P<nodes>\S+) CPU_IDs=\S* Mem=\S* GRES=(?P<gres>\S*)$", re.MULTILINE)
 _HOLDING = frozenset(
@@ -31,7 +32,7 @@ def parse_allocations(text: str) -> tuple[tuple[GpuAllocation, ...], int]:
     has the same job id, and neither is used. If a name claims GPUs for its own job, analysis.free_gpus
     detects that by comparison with the nodes.
     """
-    starts = list(_RECORD.finditer(text))
+    starts = list(RECORD.finditer(text))
     seen: dict[str, list[GpuAllocation] | None] = {}
     num_bad = 0
     ends = [*(each.start() for each in starts), len(text)][1:]
@@ -41,17 +42,18 @@ def parse_allocations(text: str) -> tuple[tuple[GpuAllocation, ...], int]:
             num_bad += seen[raw] is not None
             seen[raw] = None
             continue
-        seen[raw] = _allocations(_job_id(raw, match["ids"]), text[match.start() : end])
+        seen[raw] = _allocations(job_id_of(match), text[match.start() : end])
     return tuple(each for found in seen.values() for each in found or ()), num_bad
 
 
-def _job_id(raw: str, ids: str) -> str:
-    pairs = dict(word.split("=", 1) for word in ids.split())
+def job_id_of(record: re.Match[str]) -> str:
+    """`17`, `17_3` or `20+1`, from a match of `RECORD`."""
+    pairs = dict(word.split("=", 1) for word in record["ids"].split())
     if "ArrayJobId" in pairs and pairs.get("ArrayTaskId", "").isdecimal():
         return f"{pairs['ArrayJobId']}_{pairs['ArrayTaskId']}"
     if "HetJobId" in pairs and "HetJobOffset" in pairs:
         return f"{pairs['HetJobId']}+{pairs['HetJobOffset']}"
-    return raw
+    return record["raw"]
 
 
 def _allocations(job_id: str, record: str) -> list[GpuAllocation]:

@@ -153,7 +153,8 @@ class Checker:
         read, files = self._read(replace(target, logs=logs, metrics=metrics))
         draft = by_itself(read, self._context)
         self._catch_up(draft.this)
-        waiting = waiting_of(read.snapshot.job, self._io, self._paths.known)
+        io = None if read.snapshot.taken_for else self._io  # a pasted job may be another cluster's
+        waiting = waiting_of(read.snapshot.job, io, self._paths.known)
         return Checked(
             self._shared(draft), read.snapshot, files, history=read.history, waiting=waiting, note=target.note
         )

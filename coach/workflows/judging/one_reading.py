@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -20,6 +21,7 @@ from coach.monitor.monitor import Monitor
 from coach.sources.io import Io
 from coach.sources.logs.printed_metrics import PrintedNumbers
 from coach.sources.logs.scanner import LogScanner
+from coach.workflows.judging.pasted import MAX_BYTES, recognise
 from coach.workflows.judging.targets import (
     Target,
     TargetKind,
@@ -65,8 +67,14 @@ def read_once(
     monitor = Monitor(user, None, known_cluster(settings))
     monitor.watch({target.name: ()})
     paths = output_paths or output_paths_of(io, settings)
-    if target.kind is TargetKind.STDIN:
-        for reading in _read_log(target.name, io, signatures, stdin or sys.stdin.buffer):
+    head, piped = _beginning(target, io, stdin)
+    pasted = recognise(head, target.name, io.now())
+    if pasted is not None:
+        monitor.apply(Reading("pasted", io.now(), 0.0, pasted.payload, target=target.name))
+        snapshot = replace(monitor.target(target.name, io.now()), taken_for=pasted.words)
+        return snapshot, monitor.history(target.name)
+    if piped is not None:
+        for reading in _read_log(target.name, io, signatures, head, piped):
             monitor.apply(reading)
     elif queue is not None:
         monitor.apply(Reading("jobs", io.now(), 0.0, queue))
@@ -90,15 +98,35 @@ def read_once(
     return monitor.target(target.name, io.now()), monitor.history(target.name)
 
 
-def _read_log(target: str, io: Io, signatures: Sequence[Signature], stdin: BinaryIO) -> Iterator[Reading]:
-    """The numbers that a log prints, then its lines. It is read in pieces: it may be longer than the
-    memory."""
+def _beginning(target: Target, io: Io, stdin: BinaryIO | None) -> tuple[bytes, BinaryIO | None]:
+    """The first piece of standard input, and standard input itself; or a file that is short enough for a
+    pasted text, whole. Empty for any other target.
+
+    A pipe, as of `coach check <(…)`, is left to the log's reader: it can be read only once.
+    """
+    if target.kind is TargetKind.STDIN:
+        piped = stdin or sys.stdin.buffer
+        return piped.read(_BITE_BYTES), piped
+    if target.kind is not TargetKind.LOG or target.path is None or target.logs or target.metrics:
+        return b"", None
+    with suppress(OSError):
+        if io.size(target.path):
+            return io.read(target.path, 0, MAX_BYTES), None
+    return b"", None
+
+
+def _read_log(
+    target: str, io: Io, signatures: Sequence[Signature], data: bytes, stdin: BinaryIO
+) -> Iterator[Reading]:
+    """The numbers that a log prints, then its lines. It is read in pieces: it may be longer than the memory.
+    `data`: the first piece, which was read already."""
     start_s = io.now()
     scanner, numbers = LogScanner(signatures, _STDIN), PrintedNumbers()
     hits: list[LogHit] = []
-    while data := stdin.read(_BITE_BYTES):
+    while data:
         hits += scanner.feed(data)
         yield _printed(target, io, start_s, numbers, data)
+        data = stdin.read(_BITE_BYTES)
     hits += scanner.flush()
     yield _printed(target, io, start_s, numbers, b"\n")  # ends an unfinished last line
     chunk = LogChunk(target, tuple(hits), scanner.tail())

@@ -61,12 +61,14 @@ def _explain(
     return behind_stuck(job, why, other) if why is not None else None
 
 
-def waiting_of(job: Job | None, io: Io, other: Callable[[str], Job | None]) -> dict[str, Any] | None:
-    """The public JSON of a job that waits; None of another. `other` returns a job of the queue."""
+def waiting_of(job: Job | None, io: Io | None, other: Callable[[str], Job | None]) -> dict[str, Any] | None:
+    """The public JSON of a job that waits; None of another. `other` returns a job of the queue. Without `io`
+    Slurm is not asked."""
     why = explainer((job,), io, other)(job) if job is not None else None
     if job is None or why is None:
         return None
-    return waiting_object(_without_excluded(job, why, io), job.estimated_start_s)
+    why = why if io is None else _without_excluded(job, why, io)
+    return waiting_object(why, job.estimated_start_s)
 
 
 def _without_excluded(job: Job, why: PendingReason, io: Io) -> PendingReason:
