@@ -33,6 +33,7 @@ from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.runs.verdict_files import read_verdict
 from coach.sources.runs.verdicts import Verdicts
+from coach.workflows.judging.pasted import recognise
 from coach.workflows.watching.table_views import ViewStore
 from tests.fuzz.harness import fuzzed
 from tests.fuzz.mutation import (
@@ -45,6 +46,7 @@ from tests.fuzz.mutation import (
     read,
 )
 from tests.sources.fake_io import FakeIo
+from tests.workflows.judging import test_pasted as pasted
 
 HUGE = 10**400
 
@@ -282,6 +284,19 @@ def test_metrics_of_another_program_are_followed_however_damaged(found: tuple[st
     for _ in range(2):
         for reading in source.poll():
             repr(reading)
+
+
+@fuzzed(
+    damaged_bytes(
+        *(pasted.SMI.encode(), pasted.OLD_SMI.encode(), pasted.PY_SPY.encode(), pasted.JOB.encode()),
+        *all_of("slurm/allocations-*.txt"),
+    )
+)
+def test_any_damaged_paste_is_recognised_or_is_a_log(data: bytes) -> None:
+    found = recognise(data, "-", 5.0)
+    assert found is None or found.words.startswith("taken for ")
+    if found is not None and found.payload is not None:
+        json.dumps(asdict(found.payload))
 
 
 @fuzzed(damaged_text(*FOREIGN["/w/metrics.csv"]), damaged_bytes(*FOREIGN["/w/trainer_state.json"]))
