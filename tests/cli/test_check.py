@@ -475,7 +475,10 @@ LINES = {
         json.dumps({"current_steps": n, "loss": loss, "lr": 1e-4}) for n, loss in enumerate(LOSSES)
     ],
     "losses.csv": ["step,loss", *(f"{n},{loss}" for n, loss in enumerate(LOSSES))],
-    "train.log": [f"step {n} loss {loss}" for n, loss in enumerate(LOSSES)],
+    **dict.fromkeys(
+        ("train.log", "train_output", "nohup.out.1"),
+        [f"step {n} loss {loss}" for n, loss in enumerate(LOSSES)],
+    ),
 }
 
 

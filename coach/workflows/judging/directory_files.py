@@ -80,6 +80,8 @@ TRAINING_TABLE = re.compile(
 beside a program that is known to train, and in a directory that a person names."""
 _TABLE = re.compile(r"\.(?:[ct]sv|jsonl|log\.json)$|(?:^|/)scalars\.json$")
 """Names of any table: `coach check FILE` reads each of them, but a data set has such names too."""
+_BARE_LOG = re.compile(r"(?:^|/)[^/.]*(?:log|out|err)[^/.]*$|\.(?:out|err|log|txt)\.\d{1,3}$")
+"""Names of logs without a suffix (`train_output`), and of the older part of one (`nohup.out.1`)."""
 
 
 def kind_of(path: str) -> Kind | None:
@@ -88,18 +90,19 @@ def kind_of(path: str) -> Kind | None:
 
 
 def find_inside(io: Io, directory: Path) -> Found:
-    """The files of a directory that a person names. Tables of any name are read only where there is nothing
-    else."""
-    for tables in (TRAINING_TABLE, _TABLE):
-        found = find_files(io, directory, partial(_kind_inside, directory, tables), stays_inside=True)
+    """The files of a directory that a person names. Tables of any name, then logs without a suffix, are read
+    only where there is nothing else."""
+    for names, kind in ((TRAINING_TABLE, Kind.METRICS), (_TABLE, Kind.METRICS), (_BARE_LOG, Kind.LOG)):
+        find_kind = partial(_kind_inside, directory, names, kind)
+        found = find_files(io, directory, find_kind, stays_inside=True)
         if found.files:
             break
     return found
 
 
-def _kind_inside(directory: Path, tables: re.Pattern[str], path: str) -> Kind | None:
-    """The kind of a file; the name of the directory may tell what lies in it."""
-    return kind_of(f"{directory.name}/{path}") or (Kind.METRICS if tables.search(path) else None)
+def _kind_inside(directory: Path, names: re.Pattern[str], kind: Kind, path: str) -> Kind | None:
+    """The kind of a file, `kind` for a name of `names`; the name of the directory may tell what lies in it."""
+    return kind_of(f"{directory.name}/{path}") or (kind if names.search(path) else None)
 
 
 def is_metrics(path: Path) -> bool:
