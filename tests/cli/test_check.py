@@ -475,10 +475,10 @@ LINES = {
         json.dumps({"current_steps": n, "loss": loss, "lr": 1e-4}) for n, loss in enumerate(LOSSES)
     ],
     "losses.csv": ["step,loss", *(f"{n},{loss}" for n, loss in enumerate(LOSSES))],
-    **dict.fromkeys(
-        ("train.log", "train_output", "nohup.out.1"),
-        [f"step {n} loss {loss}" for n, loss in enumerate(LOSSES)],
-    ),
+    **{
+        name: [f"step {n} loss {loss}" for n, loss in enumerate(LOSSES)]
+        for name in ("train.log", "train_output", "nohup.out.1")
+    },
 }
 
 
