@@ -306,7 +306,8 @@ def test_each_process_on_a_gpu_is_shown_with_its_rank_and_its_memory(
 ) -> None:
     rank = start("sample", "--stream", "--interval", "60", env={"RANK": "11", "LOCAL_RANK": "3"})
     nvml_stand_in.set_gpus([{"process": [f"{rank.pid}:300", "99999999:7"]}, {"process": f"{rank.pid}:200"}])
-    wait_until(lambda: Path(f"/proc/{rank.pid}/cmdline").read_bytes().count(b"sample") == 1, what="its exec")
+    tasks = Path(f"/proc/{rank.pid}/task")
+    wait_until(lambda: len(list(tasks.iterdir())) > 1, what="its second thread")
     samples, _ = parse_records(_of(once(), "process"))
     assert isinstance(samples[0], ProcessSample), "those on a GPU come first"
     assert (samples[0].pid, samples[0].gpu_memory_mib, samples[0].gpus) == (rank.pid, 500, (0, 1))
