@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from common.arguments import TrainerParser
 from common.data import load_data
-from common.deepspeed_start import EngineCheckpoints, checked_config, import_deepspeed
+from common.deepspeed_start import EngineCheckpoints, cast_the_rest, checked_config, import_deepspeed
 from common.distributed import pick_device, require_torchrun, run, same_buffers, self_check
 from common.loading import evaluation_loader, training_loader
 from common.models import build_model, loss_of
@@ -97,6 +97,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     engine, optimizer, _, _ = deepspeed.initialize(
         model=model, optimizer=optimizer, config=checked_config(config, args.deepspeed_config)
     )
+
+    cast_the_rest(model)  # with bf16 in the configuration, the engine casts the parameters only
 
     # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, EngineCheckpoints(args, engine))

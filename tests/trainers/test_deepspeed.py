@@ -131,6 +131,13 @@ def test_a_config_file_replaces_the_flags_and_its_mistakes_end_the_training_at_o
     assert event_in(records, "eval")["loss"] < 3
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000003"]
 
+    file.write_text('{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}')
+    done = alone(trainer).run("deepspeed_zero.py", tmp_path / "bf16", **flags)
+    assert done.returncode == 0, done.stderr
+    records = read_records(tmp_path / "bf16")
+    assert [step["loss"] < 3 for step in steps_in(records)] == [True] * 3
+    assert event_in(records, "eval")["loss"] < 3
+
     file.write_text('{"zero": {"stage": 3}}')
     done = alone(trainer).run("deepspeed_zero.py", tmp_path / "wrong", **flags)
     assert done.returncode == 2

@@ -25,7 +25,7 @@ BUDGETS = {
     "data_parallel": 7,
     "ddp": 40,
     "ddp_amp": 16,
-    "deepspeed_zero": 46,
+    "deepspeed_zero": 47,
     "fsdp": 49,
     "gpt": 57,
     "gpt_ddp": 37,

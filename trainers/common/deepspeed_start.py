@@ -51,6 +51,16 @@ def import_deepspeed(device: torch.device) -> Any:
     return deepspeed
 
 
+def cast_the_rest(model: torch.nn.Module) -> None:
+    """Give the statistics of batch norm and the inputs the type to which the engine has cast the parameters.
+
+    DeepSpeed 0.19 leaves both in fp32, also with `bf16: enabled`, and an operation takes one type only.
+    """
+    dtype = next(model.parameters()).dtype
+    model.to(dtype)
+    model.register_forward_pre_hook(lambda _, inputs: tuple(each.to(dtype) for each in inputs))
+
+
 class EngineCheckpoints(Checkpoints):
     """Checkpoints in the format of DeepSpeed: the shares of all ranks, for as many ranks and the same
     stage."""
