@@ -161,7 +161,8 @@ class Context:
         if job is not None and is_job_of(job, run):
             return job
         target = self.snapshot.targets.get(run.run_id)
-        return target.job if target is not None else None
+        followed = target.job if target is not None else None
+        return None if followed is not None and followed.job_id in run.earlier_job_ids else followed
 
     def forget_jobs_of_runs(self) -> None:
         """Drop the findings of jobs that were judged before their run was known. The run has the same
@@ -170,12 +171,11 @@ class Context:
         # The target of a run has its job id earlier than the list of runs, which is read less often.
         followed = (target.run for target in self.snapshot.targets.values() if target.run is not None)
         for run in (*self.snapshot.runs, *followed):
-            if run.job_id is None or run.job_id == run.run_id or run.job_id not in judged:
-                continue
-            job = self.job(run.job_id) or self.ended_jobs.get(run.job_id)
-            if job is not None and is_job_of(job, run):
-                self.found.pop(run.job_id, None)
-                self.diagnoses.pop(run.job_id, None)
+            for job_id in judged.intersection(run.job_ids) - {run.run_id}:
+                job = self.job(job_id) or self.ended_jobs.get(job_id)
+                if job is not None and is_job_of(job, run):
+                    self.found.pop(job_id, None)
+                    self.diagnoses.pop(job_id, None)
 
     def state_of(self, run: Run) -> str | None:
         """The run's state from the best source: its followed target, then the queue, then its own file."""

@@ -151,10 +151,15 @@ class Run:
         return self.why_not_mine is None
 
     @property
+    def earlier_job_ids(self) -> tuple[str, ...]:
+        """The ids of the jobs of its earlier attempts; a local run keeps its own."""
+        said = (attempt.get("job_id") for attempt in self.attempts)
+        return tuple(job_id for job_id in said if isinstance(job_id, str) and job_id != self.job_id)
+
+    @property
     def job_ids(self) -> tuple[str, ...]:
         """The ids of its job and of the jobs of its earlier attempts; empty if no id is known."""
-        said = (self.job_id, *(attempt.get("job_id") for attempt in self.attempts))
-        return tuple(job_id for job_id in said if isinstance(job_id, str))
+        return (*((self.job_id,) if self.job_id else ()), *self.earlier_job_ids)
 
     @property
     def is_open_drill(self) -> bool:

@@ -86,8 +86,10 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         """The job's row. The last row is kept after the job has left the queue."""
         jobs = self.context.snapshot.jobs
         if self._found[0] is not jobs or self._found[1] is None:
-            found = rows_named(self.context, self._asked_for, self._past)
-            self._found = (jobs, found or self._found[1])
+            found, kept = rows_named(self.context, self._asked_for, self._past), self._found[1]
+            if kept is not None and self._run is not None and kept.job.job_id in self._run.earlier_job_ids:
+                kept = None  # the run was resumed, and the queue is older
+            self._found = (jobs, found or kept)
         return self._found[1]
 
     # Display
