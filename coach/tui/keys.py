@@ -658,6 +658,17 @@ _SCREEN_KEYS = (
         opens="recipes",
     ),
     Key(
+        "ladder",
+        "=",
+        "ladder",
+        "The ladder of this recipe: a group of recipes",
+        "Its plan; the table sets each result beside the figure that a document states",
+        ("recipes",),
+        "opens the ladder of a recipe: open {recipes} first",
+        is_change=True,
+        switch=Switch.LAUNCH,
+    ),
+    Key(
         "new_launch",
         "+",
         "",

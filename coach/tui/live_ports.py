@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         fix_offer,
         foreign_fix,
         group_members,
+        ladders,
         launchables,
         prepare,
         recipes,
@@ -98,8 +99,8 @@ else:
     find_again, fix_offer, foreign_fix = late(
         "coach.workflows.launching", "find_again", "fix_offer", "foreign_fix"
     )
-    group_members, launchables, prepare = late(
-        "coach.workflows.launching", "group_members", "launchables", "prepare"
+    group_members, ladders, launchables, prepare = late(
+        "coach.workflows.launching", "group_members", "ladders", "launchables", "prepare"
     )
     recipes, refusals = late("coach.workflows.launching", "recipes", "refusals")
     relaunch, resubmit, resume, sweep = late(
@@ -176,6 +177,11 @@ class LiveRecipes:
     def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
         """All recipes in the order of the ladder, and an error for each one that cannot be read."""
         return recipes.pages(self._reach.settings)
+
+    def ladder_request(self, recipe: str, backend: str) -> LaunchRequest:
+        """The launch of the ladder that has this recipe as a rung. Raises UserError if no ladder is read."""
+        ladder = ladders.ladder_with(recipe, self._reach.settings)
+        return ladders.request_of_ladder(ladder, LaunchRequest(recipe, backend))
 
 
 @dataclass(frozen=True, slots=True)

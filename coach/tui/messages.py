@@ -84,6 +84,13 @@ class PlanOpened(Request):
     title: str
 
 
+@dataclass(eq=False)
+class LadderOpened(Request):
+    """Show the plan of the ladder that has this recipe as a rung; `recipe` is its name in a launch."""
+
+    recipe: str
+
+
 class LaunchablesWanted(Request):
     """Look for programs and recipes to launch from the working directory."""
 

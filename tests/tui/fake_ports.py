@@ -16,6 +16,7 @@ from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Report
 from coach.model.judging.finding import Diagnosis, Finding, Fix
+from coach.model.launching.ladder import Ladder, Rung
 from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Plan, Submitted
 from coach.model.slurm.accounting import Part
 from coach.model.slurm.cluster import GpuAllocation, Reservation
@@ -70,6 +71,10 @@ class FakeRecipes:
 
     def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
         return make_pages(), ()
+
+    def ladder_request(self, recipe: str, backend: str) -> LaunchRequest:
+        rungs = (Rung("one", "baseline"), Rung("many", recipe))
+        return LaunchRequest("baseline", backend, ladder=Ladder("demos", "The demos", rungs))
 
 
 @dataclass

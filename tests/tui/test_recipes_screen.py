@@ -172,3 +172,14 @@ async def test_five_keys_open_five_plans_from_anywhere() -> None:
 
     names = {key: name for key, name, _ in recipe_keys(Settings(Path("/r"), Path("/c"), Path("/d")))}
     assert [names.get(key) for key in "12345"] == ["baseline", "ddp", "amp", "fsdp", "deepspeed_zero"]
+
+
+async def test_one_key_opens_the_plan_of_the_ladder_with_this_recipe() -> None:
+    async with opened() as driver:
+        await open_recipes(driver)
+        await driver.press("j", "=")
+        await driver.reaches("plan")
+        await driver.until(lambda: driver.ports.launches.requests, "the plan of the ladder")
+        asked = driver.ports.launches.requests[-1]
+        assert asked.ladder is not None
+        assert [rung.recipe for rung in asked.ladder.rungs] == ["baseline", "ddp"]

@@ -51,6 +51,7 @@ class Launches:
             messages.RecipesWanted: self._read_recipes,
             messages.ScriptRequested: self._make_script,
             messages.PlanOpened: self._open_filled_plan,
+            messages.LadderOpened: self._open_ladder,
             messages.PlanRequested: self._plan_again,
             messages.SubmitRequested: self._submit,
         }
@@ -128,6 +129,10 @@ class Launches:
             return
         request = replace(message.request, backend=self._backend)
         self.open_plan(message.title, lambda: request)
+
+    def _open_ladder(self, message: messages.LadderOpened) -> None:
+        if not self._stage.is_overtaken(message) and self._stage.may_launch():
+            self.open_plan("ladder", lambda: self._recipe_port.ladder_request(message.recipe, self._backend))
 
     def _read_recipes(self, message: messages.RecipesWanted) -> None:
         screen: RecipesScreen | None = self._stage.asker(message)

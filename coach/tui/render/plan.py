@@ -14,6 +14,7 @@ from coach.launch.recipe_file import WORLD_SIZE
 from coach.launch.refusal import Choice, Refused, option_of
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
+from coach.model.launching.ladder import RUNG
 from coach.model.launching.launch import LaunchRequest, Plan, Resources, SweepPoint
 from coach.render.text import (
     Line,
@@ -52,7 +53,7 @@ class Field:
 
 
 _RANKS = ("num_nodes", "nproc_per_node")
-"""The fields that a sweep over the number of ranks sets for each run."""
+"""The fields that a sweep over the number of ranks, and a ladder, set for each run."""
 
 _WHOLE_NUMBERS: Mapping[str, int] = MappingProxyType(
     {"num_nodes": 1, "gpus_per_node": 0, "nproc_per_node": 1, "cpus_per_task": 1, "cpus_per_gpu": 1}
@@ -120,7 +121,7 @@ def _with_sweep(fields: list[Field], points: Sequence[SweepPoint | None]) -> lis
     values = ",".join(_editable(point.value) for point in points if point is not None)
     swept = Field(f"{PARAMETER}{first.parameter}", f"{first.parameter} (sweep)", values)
     kept = fields
-    if first.parameter == WORLD_SIZE:
+    if first.parameter in (WORLD_SIZE, RUNG):
         kept = [
             replace(field, value="") if field.name == "gpus_per_node" and field.value != "0" else field
             for field in fields

@@ -15,7 +15,7 @@ from coach.model.launching.launch import LaunchRequest
 from coach.render.text import Line, line, muted, plural, printable
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
-from coach.tui.messages import PlanOpened, RecipesWanted, ScriptRequested
+from coach.tui.messages import LadderOpened, PlanOpened, RecipesWanted, ScriptRequested
 from coach.tui.render.recipes import (
     RECIPE_COLUMNS,
     TWO_COLUMNS,
@@ -259,6 +259,10 @@ class RecipesScreen(ListScreen, screen="recipes"):
         if page is None or request is None:
             return
         self.post_message(PlanOpened(request, page.recipe.name))
+
+    def action_ladder(self) -> None:
+        if self.page is not None:
+            self.post_message(LadderOpened(self.page.launch_name))
 
     def on_keyed_table_moved(self) -> None:
         self.pane("#page").scroll_home(animate=False)

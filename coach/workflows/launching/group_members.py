@@ -93,7 +93,7 @@ def with_lists_swept(request: LaunchRequest, recipe: Recipe) -> LaunchRequest:
         for name, text in request.set.items()
         if name in recipe.parameters and name not in own and names_several(recipe.parameters[name], text)
     }
-    if not swept or request.parent_run_id is not None:
+    if not swept or request.parent_run_id is not None or request.ladder is not None:
         return request
     kept = {name: text for name, text in request.set.items() if name not in swept}
     return replace(request, set=kept, sweep={**request.sweep, **swept})

@@ -97,9 +97,14 @@ def plan_all(
         note += f"; the rest does not start once the first {request.brake} have failed with the same cause"
     ladder = members[0].request.ladder
     if ladder is not None:
+        launched = {member.value for member in members}
         where += tuple(
-            f"{rung.name} cannot be tested here: {rung.why_not}" for rung in ladder.rungs if rung.why_not
+            f"{rung.name} {'runs on fewer ranks' if rung.name in launched else 'cannot be tested here'}: "
+            f"{rung.why_not}"
+            for rung in ladder.rungs
+            if rung.why_not
         )
+        first = replace(first, title=ladder.title)
     request = replace(request, at_once=at_once)
     return replace(
         first,

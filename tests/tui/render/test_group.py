@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from coach.analysis.comparing.ladder_table import Trial, ladder_table
 from coach.analysis.comparing.speedup import Measured
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import Group, Member, loss_words, table
@@ -13,8 +15,11 @@ from coach.analysis.comparing.time_to_target import TimeToTarget
 from coach.cli.compare import print_group
 from coach.lookback.history import History
 from coach.model.judging.finding import Finding, Severity, Subject
+from coach.model.launching.ladder import RUNG, Ladder, Rung
+from coach.model.launching.launch import SweepPoint
 from coach.model.training.metrics import Step
 from coach.render.text import line_width, plain
+from coach.sources.runs.run_files import parse_run
 from coach.tui.render.group import group_lines
 
 NOTHING = Measured(None, None, None, None, None)
@@ -120,3 +125,22 @@ def test_a_loss_that_became_infinite_is_named_with_its_step_and_the_finding(
     shown = plain(group_lines(table_of, 100)[4])
     assert shown.split()[:2] == ["9.0", "inf"]
     assert "COMPLETED, NUM001" in shown
+
+
+@pytest.mark.parametrize("width", [79, 119])
+def test_a_ladder_shows_its_rungs_and_below_each_verdict_in_whole(width: int) -> None:
+    rungs = (
+        Rung("baseline", "baseline", quantity="samples_per_s", low=1000, high=1200, source="slides, demo 1"),
+        Rung("ddp", "ddp", ranks=8, why_not="asks 8 GPUs, partition gpu has 2 GPUs per node \x1b[31m", low=6),
+    )
+    measured = Measured(1, Estimate(1100.0, 12.0, 54), None, None, Estimate(850.0, None, 1))
+    run = replace(parse_run({}, "/runs/one"), sweep=SweepPoint("one", RUNG, "baseline", 0, 1))
+    rows = ladder_table(Ladder("demos", "", rungs), [Trial(run, "COMPLETED", measured, None, None)])
+    shown = [plain(row) for row in group_lines(Group("one", "demos", RUNG, (), "The demos", rows), width)]
+    assert all(len(row) <= width for row in shown)
+    assert shown[2].split()[:3] == ["RUNG", "RANKS", "SAMPLES/S"]
+    assert "1,100 ± 12 (54)" in shown[3]
+    text = " ".join(" ".join(shown).split())
+    assert "baseline reached (slides, demo 1)" in text
+    assert "ddp cannot be tested here: asks 8 GPUs, partition gpu has 2 GPUs per node" in text
+    assert "\x1b" not in text

@@ -87,7 +87,7 @@ def test_a_user_s_ladder_lies_beside_their_recipes_and_is_no_recipe(settings: Se
         (
             'recipe = "ddp"',
             'recipe = "dpp"',
-            ":13: rungs.many.recipe: unknown recipe 'dpp' | did you mean ddp?",
+            ":13: rungs.many.recipe: unknown recipe 'dpp' | did you mean ddp",
         ),
         (
             "ratio = [6, 7]",
@@ -155,6 +155,7 @@ def test_a_rung_that_cannot_run_here_is_not_launched_and_the_plan_says_so(
 def test_a_rung_with_fewest_ranks_runs_on_those_that_there_are(world: World, settings: Settings) -> None:
     planned = climb(world, get_ladder("mine", settings), MACHINE)
     assert [each.resources.world_size for each in (planned, *planned.others)] == [1, 2]
+    assert "many runs on fewer ranks: asks 8 ranks, this machine has 2 CPUs per node" in planned.notes
     why = planned.run_json["ladder"]["rungs"][1]["why_not"]
     assert why == "asks 8 ranks, this machine has 2 CPUs per node"
     few = climb(world, get_ladder("mine", settings), partition="gpu", set={"world_size": "4"})
