@@ -17,7 +17,8 @@ from coach.cli.reading_io import Io, slurm_io
 from coach.cli.text import UNKNOWN, print_line, print_table
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.render.ladder import table_of, verdicts_of
+from coach.render.ladder import ladder_lines
+from coach.render.text import plain
 from coach.sources.machine.user import user_name
 from coach.workflows.judging.comparing import compare_targets, read_chain
 from coach.workflows.judging.targets import resolve_target
@@ -133,7 +134,9 @@ def group_object(group: Group) -> dict[str, object]:
 def print_group(group: Group, best: str | None = None) -> None:
     """A group as one table, with a line per value. `best` is the metric that sorts its points."""
     if group.rungs and best is None:
-        print_ladder(group)
+        print_line(f"{group.group_id}: {group.title}")
+        for row in ladder_lines(group.rungs):
+            print_line(plain(row))
         return
     metric = best or _result_of(group)
     print_line(f"{group.group_id}: {group.recipe}, a run for each {group.parameter}")
@@ -162,17 +165,6 @@ def print_group(group: Group, best: str | None = None) -> None:
     if best is not None:
         first = group.points[0]
         print_line(f"best {metric}: {first.value} ({first.run_id})")
-
-
-def print_ladder(group: Group) -> None:
-    """The table of a ladder, then the verdict of each rung on a line of its own."""
-    print_line(f"{group.group_id}: {group.title}")
-    headers, rows = table_of(group.rungs)
-    print_table(headers, rows, "l" + "r" * (len(headers) - 1))
-    verdicts = verdicts_of(group.rungs)
-    width = max(len(name) for name, _ in verdicts)
-    for name, verdict in verdicts:
-        print_line(f"  {name:<{width}}  {verdict}")
 
 
 def _result_of(group: Group) -> str:

@@ -13,15 +13,15 @@ from typing import Any
 from coach.analysis.comparing.sweep_table import Group
 from coach.cli import report
 from coach.cli.cluster import backend_of
-from coach.cli.compare import print_ladder
+from coach.cli.compare import print_group
 from coach.cli.launch import launch
 from coach.cli.launch_request import add_environment, add_resources, add_ways, request_of
 from coach.cli.reading_io import Io, slurm_io
-from coach.cli.text import FORMATS, print_json, print_line, print_table, printable, say
+from coach.cli.text import FORMATS, print_json, print_line, print_table, printable
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.model.launching.launch import Plan, Submitted
-from coach.render.ladder import rung_object, table_of, verdicts_of
+from coach.render.ladder import cells_of, rung_object, verdict_of
 from coach.workflows.launching.ladders import find_ladders, get_ladder, request_of_ladder
 from coach.workflows.launching.sweep import NoGroup, read_group
 
@@ -75,15 +75,13 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             raise unknown from None
         return 0
 
-    def answer(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | None], io: Io) -> int:
+    def answer(plan: Plan, submitted: Sequence[Submitted], io: Io) -> int:
         group = read_group(submitted[0].run_id, settings, io, plan.backend)
-        if args.wait or args.format != "text":
-            _print(group, args.format)
-        else:
-            _print_started(plan, submitted, states)
+        _print(group, args.format)
         return 0 if not args.wait or all(rung.is_result for rung in group.rungs) else 1
 
-    return launch(request_of_ladder(ladder, request_of(args)), args, settings, answer)
+    request = request_of_ladder(ladder, request_of(args))
+    return launch(request, args, settings, answer if args.wait or args.format != "text" else None)
 
 
 def _list(format_: str, settings: Settings) -> int:
@@ -99,18 +97,6 @@ def _list(format_: str, settings: Settings) -> int:
     return 2 if problems else 0
 
 
-def _print_started(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | None]) -> None:
-    points = [each.request.sweep_point for each in (plan, *plan.others)]
-    print_table(
-        ("RUNG", "RUN", "JOB", "STATE"),
-        [
-            (str(point.value if point is not None else ""), each.run_id, each.job_id, state)
-            for point, each, state in zip(points, submitted, states, strict=True)
-        ],
-    )
-    say(f"the ladder's table: coach ladder {submitted[0].run_id}")
-
-
 def _print(group: Group, format_: str) -> None:
     """The table of a ladder. CSV and JSON have the same names and plain numbers."""
     rungs = [rung_object(each) for each in group.rungs]
@@ -123,9 +109,9 @@ def _print(group: Group, format_: str) -> None:
             [printable(str("" if cell is None else cell)) for cell in each.values()] for each in rungs
         )
     elif format_ == "markdown":
-        headers, rows = table_of(group.rungs)
-        cells = ((*row, verdict) for row, (_, verdict) in zip(rows, verdicts_of(group.rungs), strict=True))
-        for row in ((*headers, "VERDICT"), ("---",) * (len(headers) + 1), *cells):
+        head, *cells = cells_of(group.rungs)
+        told = [(*row, verdict_of(rung)) for row, rung in zip(cells, group.rungs, strict=True)]
+        for row in ((*head, "VERDICT"), ("---",) * (len(head) + 1), *told):
             print_line(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |")
     else:
-        print_ladder(group)
+        print_group(group)

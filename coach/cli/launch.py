@@ -73,8 +73,8 @@ def meant(args: argparse.Namespace, unknown: Sequence[str]) -> str | None:
     return f"a parameter of a recipe goes through --set: `{' '.join(pairs)}`{near}"
 
 
-Answer = Callable[[Plan, Sequence[Submitted], Sequence[str | None], Io], int]
-"""Prints what was launched, with the states of its runs; returns the exit status."""
+Answer = Callable[[Plan, Sequence[Submitted], Io], int]
+"""Prints what was launched; returns the exit status."""
 
 
 def launch(
@@ -113,7 +113,7 @@ def launch(
             return 130
         states = waited
     if answer is not None:
-        return answer(plan, submitted, states, io)
+        return answer(plan, submitted, io)
     _answer(plan, submitted, states, args.format)
     if not args.wait:
         return 0

@@ -64,9 +64,8 @@ def _padded(header: str, column: Sequence[str | None], align: str, *, is_last: b
 
 
 def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
-    """Add the option that chooses between text, the default, and the other forms."""
-    words = f"text (default){', ' if len(formats) > 2 else ' '}{', '.join(formats[1:-1])}"
-    words = f"{words} or {formats[-1]}" if len(formats) > 2 else f"text (default) or {formats[-1]}"
+    """Add the option that chooses between text, the default, and other forms."""
+    words = " or ".join(("text (default)", *formats[1:]))
     parser.add_argument("--format", choices=formats, default="text", help=words)
 
 

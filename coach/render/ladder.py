@@ -1,14 +1,16 @@
-"""A ladder's table as cells: for a terminal, for Markdown, and for a spreadsheet."""
+"""A ladder's table as lines, and as the fields of JSON and CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from rich.cells import cell_len
+
 from coach.analysis.comparing.ladder_table import Climbed
-from coach.analysis.comparing.speedup import Speedup
 from coach.analysis.comparing.steady_state import Estimate
-from coach.render.text import UNKNOWN, mib, number
+from coach.render.text import BLANK, UNKNOWN, Line, Span, fit, hang, line, mib, muted, number, printable
 
 HEADERS = (
     *("RUNG", "RANKS", "SAMPLES/S ± (n)", "× FIRST", "× PREV", "EFF.", "MEMORY", "STATED"),
@@ -16,75 +18,80 @@ HEADERS = (
 )
 
 
-def table_of(rows: Sequence[Climbed]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headers and cells. A column without a value is left out; the verdict stands below (`verdicts_of`)."""
-    cells = [_cells(row) for row in rows]
-    kept = [at for at in range(len(HEADERS)) if any(row[at] != UNKNOWN for row in cells)]
-    return tuple(HEADERS[at] for at in kept), [tuple(row[at] for at in kept) for row in cells]
+def cells_of(rows: Sequence[Climbed]) -> list[tuple[str, ...]]:
+    """The headers, then the cells of each rung. A column without a value is left out."""
+    table = [HEADERS, *map(_cells, rows)]
+    columns = [column for column in zip(*table, strict=True) if {*column[1:]} != {UNKNOWN}]
+    return list(zip(*columns, strict=True))
 
 
-def verdicts_of(rows: Sequence[Climbed]) -> list[tuple[str, str]]:
-    """Name of a rung and its verdict, with the place of the document's figure."""
-    return [
-        (row.rung.name, row.verdict + (f" ({row.rung.source})" if row.rung.source else "")) for row in rows
+def ladder_lines(rows: Sequence[Climbed], width: int | None = None) -> list[Line]:
+    """The table, then the verdict of each rung in whole. Of columns without room, the last are left out."""
+    table = cells_of(rows)
+    sizes = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
+    while width is not None and sum(sizes) + 2 * len(sizes) > width:
+        sizes.pop()
+    texts = [
+        "".join(f"  {fit(cell, size, 'right')}" for cell, size in zip(row[1:], sizes[1:], strict=False))
+        for row in table
     ]
+    head, *below = [f" {fit(row[0], sizes[0])}{text}" for row, text in zip(table, texts, strict=True)]
+    verdicts = [
+        (Span(f" {fit(row.rung.name, sizes[0])}  ", "strong"), Span(printable(verdict_of(row))))
+        for row in rows
+    ]
+    wrapped = [text for row in verdicts for text in (hang(row, width) if width is not None else [row])]
+    return [line(muted(head)), *map(line, below), BLANK, *wrapped]
+
+
+def verdict_of(row: Climbed) -> str:
+    """The verdict, with the place of the document's figure."""
+    return row.verdict + (f" ({row.rung.source})" if row.rung.source else "")
 
 
 def rung_object(row: Climbed) -> dict[str, Any]:
     """One rung in JSON, and with the same names in CSV. None: not measured."""
-    rung, rate, over = row.rung, row.throughput, row.over_first
     return {
-        "name": rung.name,
-        "recipe": rung.recipe,
+        "name": row.rung.name,
         "run_id": row.run_ids[0] if row.run_ids else None,
-        "num_runs": len(row.run_ids),
         "state": row.state,
         "ranks": row.ranks,
-        "samples_per_s": _value(rate),
-        "samples_per_s_error": None if rate is None else rate.noise,
-        "n": None if rate is None else rate.num_values,
-        "ratio": _value(over.ratio),
-        "ratio_error": None if over.ratio is None else over.ratio.noise,
-        "ratio_to_previous": _value(row.over_previous.ratio),
-        "efficiency": _value(over.efficiency),
+        **_fields("samples_per_s", row.throughput),
+        "n": row.throughput.num_values if row.throughput is not None else None,
+        **_fields("ratio", row.over_first.ratio),
+        **_fields("ratio_to_previous", row.over_previous.ratio),
+        **_fields("efficiency", row.over_first.efficiency),
         "memory_mib": row.memory_mib,
         "time_to_target": row.target,
         "gpu_hours": row.gpu_hours,
         "stated": row.stated,
-        "stated_low": rung.low,
-        "stated_high": rung.high,
-        "source": rung.source or None,
+        "source": row.rung.source,
         "verdict": row.verdict,
     }
 
 
+def _fields(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    found = asdict(estimate) if estimate is not None else {}
+    return {name: found.get("value"), f"{name}_error": found.get("noise")}
+
+
 def _cells(row: Climbed) -> tuple[str, ...]:
-    efficiency, previous = row.over_first.efficiency, row.over_previous.ratio
+    rate, ratio, previous = row.throughput, row.over_first.ratio, row.over_previous.ratio
+    efficiency = row.over_first.efficiency
     return (
         row.rung.name,
-        UNKNOWN if row.ranks is None else str(row.ranks),
-        _rate(row.throughput),
-        _ratio(row.over_first),
+        number(row.ranks),
+        f"{_noisy(rate, number)} ({rate.num_values})" if rate is not None else UNKNOWN,
+        UNKNOWN if ratio is None else _noisy(ratio, "{:.2f}".format),
         UNKNOWN if previous is None else f"{previous.value:.2f}",
         UNKNOWN if efficiency is None else f"{100 * efficiency.value:.0f} %",
         mib(row.memory_mib),
         row.stated or UNKNOWN,
         row.target or UNKNOWN,
-        UNKNOWN if row.gpu_hours is None else f"{row.gpu_hours:.2g}",
+        number(row.gpu_hours, 2),
     )
 
 
-def _rate(rate: Estimate | None) -> str:
-    if rate is None:
-        return UNKNOWN
-    noise = "" if rate.noise is None else f" ± {number(rate.noise, 2)}"
-    return f"{number(rate.value)}{noise} ({rate.num_values})"
-
-
-def _ratio(speedup: Speedup) -> str:
-    ratio = speedup.ratio
-    return UNKNOWN if ratio is None else f"{ratio.value:.2f} ± {ratio.noise or 0.0:.2f}"
-
-
-def _value(estimate: Estimate | None) -> float | None:
-    return None if estimate is None else estimate.value
+def _noisy(estimate: Estimate, spell: Callable[[float], str]) -> str:
+    noise = "" if estimate.noise is None else f" ± {spell(estimate.noise)}"
+    return f"{spell(estimate.value)}{noise}"

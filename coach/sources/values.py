@@ -57,6 +57,12 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(filter(text, value)) if isinstance(value, list) else ()
 
 
+def span(value: Any) -> tuple[float, float] | None:
+    """A JSON array of two finite numbers; None for any other value."""
+    ends = [finite(each) for each in value] if isinstance(value, list) else []
+    return (ends[0], ends[1]) if len(ends) == 2 and None not in ends else None  # type: ignore[return-value] # no None
+
+
 _READERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {
         "float": finite,
@@ -65,6 +71,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "bool": flag,
         "Mapping[str, Any]": table,
         "tuple[str, ...]": texts,
+        "tuple[float, float]": span,
     }
 )
 """Type of a field → its reader."""

@@ -6,16 +6,15 @@ the run failed, has too few steps, trained on other hardware, or on fewer ranks 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 from coach.analysis.comparing.speedup import Measured, Speedup, speedup_of, too_few_steps
-from coach.analysis.comparing.steady_state import MIN_INDEPENDENT, Estimate, estimate_independent
+from coach.analysis.comparing.steady_state import Estimate, estimate_independent
 from coach.analysis.comparing.time_to_target import TimeToTarget, short_words
 from coach.model.judging.finding import Finding
-from coach.model.launching.ladder import RATIO, Ladder, Rung
+from coach.model.launching.ladder import Ladder, Rung
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 
@@ -51,11 +50,9 @@ class Climbed:
     @property
     def stated(self) -> str | None:
         """The document's figure: `6–7 ×`, `1000–1200/s` for samples per second."""
-        rung = self.rung
-        if rung.low is None or rung.high is None:
-            return None
-        span = f"{rung.low:g}" if rung.low == rung.high else f"{rung.low:g}–{rung.high:g}"
-        return f"{span} ×" if rung.quantity == RATIO else f"{span}/s"
+        figure = self.rung.ratio or self.rung.samples_per_s
+        span = "–".join(f"{value:g}" for value in dict.fromkeys(figure or ()))
+        return None if figure is None else f"{span} ×" if self.rung.ratio else f"{span}/s"
 
     @property
     def is_result(self) -> bool:
@@ -112,20 +109,17 @@ def _row(
 
 
 def _together(repeats: Sequence[Measured]) -> Measured:
-    """The repeats of a rung as one measurement. The ± of three or more is their own scatter, which a single
-    run cannot show."""
-    if not repeats:
-        return Measured(None, None, None, None, None)
+    """The repeats of a rung as one measurement. Of three or more, the ± is at least their own scatter, which a
+    single run cannot show."""
     rates = [each.throughput for each in repeats if each.throughput is not None]
     noises = [rate.noise for rate in rates if rate.noise is not None]
     if len(rates) < 2 or len(noises) < len(rates):
-        return repeats[0]
+        return repeats[0] if repeats else Measured(None, None, None, None, None)
     values = [rate.value for rate in rates]
-    noise = math.hypot(*noises) / len(noises)
-    scatter = estimate_independent(values) if len(values) >= MIN_INDEPENDENT else None
-    least = (max(values) - min(values)) / 2 if scatter is None else scatter.noise or 0.0
-    merged = Estimate(fmean(values), max(noise, least), sum(rate.num_values for rate in rates))
-    return replace(repeats[0], throughput=merged)
+    scatter = estimate_independent(values)
+    noise = max(*noises, scatter.noise or 0.0 if scatter is not None else 0.0)
+    rate = Estimate(fmean(values), noise, sum(rate.num_values for rate in rates))
+    return replace(repeats[0], throughput=rate)
 
 
 def _gpu_hours(run: Run) -> float | None:
@@ -136,67 +130,55 @@ def _gpu_hours(run: Run) -> float | None:
 
 def _verdict(ladder: Ladder, row: Climbed, trials: Sequence[Trial]) -> str:
     """The answer to the document's figure; without a figure, why there is no measurement."""
-    rung = row.rung
+    rung, figure = row.rung, row.rung.ratio or row.rung.samples_per_s
     if not trials:
         return f"{_UNTESTED}{rung.why_not or 'it was not launched'}"
     if (problem := _no_measurement(row, trials)) is not None:
         return problem
-    if rung.low is None or rung.high is None:
+    if figure is None:
         return "measured: no figure is stated"
     if ladder.is_for_gpus and any(each.run.device.get("type") == "cpu" for each in trials):
         return f"{_UNTESTED}the figure is for GPUs, this trained on CPUs"
-    found = row.over_first.ratio if rung.quantity == RATIO else row.throughput
+    found = row.over_first.ratio if rung.ratio else row.throughput
     if found is None or found.noise is None:
         return f"not comparable: {row.over_first.because or 'no ratio'}"
     if rung.why_not is not None:
         return f"{_UNTESTED}{rung.why_not}; measured on {row.ranks}"
-    if found.value >= rung.low:
-        times = found.value / rung.high
+    least, most = figure
+    if found.value >= least:
+        times = found.value / most
         return f"reached: {times:.3g} × the figure" if times > _FAR_ABOVE else "reached"
-    if found.value + found.noise >= rung.low:
+    if found.value + found.noise >= least:
         return "within the noise: --set repeats=3 makes the ± smaller"
-    cause = _cause(row, trials)
-    if cause is not None:
+    if (cause := _cause(trials[0])) is not None:
         return f"not reached: {cause}"
     return f"wrong because {rung.wrong_because}" if rung.wrong_because else _not_reached(row)
 
 
 def _no_measurement(row: Climbed, trials: Sequence[Trial]) -> str | None:
     """Why the rung has no usable speed; None if it has."""
+    if not is_final(row.state):
+        return (row.state or "not started").lower()
     if row.state != "COMPLETED":
-        trial = next(each for each in trials if each.state == row.state)
-        if not is_final(row.state):
-            return (row.state or "not started").lower()
-        why = f": {trial.finding.rule} {trial.finding.summary}" if trial.finding is not None else ""
-        return f"not tested: {row.state}{why}"
-    rate = row.throughput
-    if rate is None:
+        found = next((each.finding for each in trials if each.state == row.state), None)
+        return f"not tested: {row.state}{f': {found.rule} {found.summary}' if found is not None else ''}"
+    if row.throughput is None:
         return "not tested: its speed was not measured"
-    return f"not tested: {too_few_steps(rate.num_values)}" if rate.noise is None else None
+    steps = row.throughput.num_values
+    return f"not tested: {too_few_steps(steps)}" if row.throughput.noise is None else None
 
 
-def _cause(row: Climbed, trials: Sequence[Trial]) -> str | None:
+def _cause(trial: Trial) -> str | None:
     """What held the rung back, by the diagnosis of its run; None if nothing is known."""
-    share, finding = _waiting_share(trials[0].measured), trials[0].finding
-    if share is not None and share >= _WAITING_SHARE and (finding is None or finding.cause == "input_bound"):
-        return f"{share:.0%} of a step waits for data, see gpu_data".replace("%", " %", 1)
-    return None if finding is None else _words_of(finding)
-
-
-def _words_of(finding: Finding) -> str:
-    return f"{finding.summary}, see coach explain {finding.rule}"
-
-
-def _waiting_share(measured: Measured) -> float | None:
-    """Share of a step that waits for its data."""
-    step, data = measured.step_time, measured.data_time
-    return data.value / step.value if step and data and step.value > 0 else None
+    step, data, finding = trial.measured.step_time, trial.measured.data_time, trial.finding
+    share = data.value / step.value if step and data and step.value > 0 else 0.0
+    if share >= _WAITING_SHARE and (finding is None or finding.cause == "input_bound"):
+        return f"{100 * share:.0f} % of a step waits for data, see gpu_data"
+    return None if finding is None else f"{finding.summary}, see coach explain {finding.rule}"
 
 
 def _not_reached(row: Climbed) -> str:
     efficiency = row.over_first.efficiency
-    if efficiency is not None and (row.over_first.times_ranks or 1) > 1 and efficiency.value < 1:
-        return (
-            f"not reached: each of {row.ranks} ranks does {100 * efficiency.value:.0f} % of the first rung's"
-        )
-    return "not reached: no cause was found"
+    if efficiency is None or row.over_first.times_ranks == 1:
+        return "not reached: no cause was found"
+    return f"not reached: each of {row.ranks} ranks does {100 * efficiency.value:.0f} % of the first rung's"

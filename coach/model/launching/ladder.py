@@ -9,10 +9,6 @@ from typing import Any
 RUNG = "rung"
 """The `parameter` of a group that was launched as a ladder; its values are the names of rungs."""
 
-SAMPLES_PER_S = "samples_per_s"
-RATIO = "ratio"
-"""The quantities that a document may state: the rate of all ranks, or that rate over the first rung's."""
-
 
 @dataclass(frozen=True, slots=True)
 class Rung:
@@ -29,16 +25,15 @@ class Rung:
     """The fewest ranks with which the rung is still run where `ranks` are too many; None: `ranks`."""
     repeats: int = 1
     """Number of its runs."""
-    shows: str = ""
+    shows: str | None = None
     """What the rung shows, in one sentence."""
-    quantity: str | None = None
-    """The stated quantity, `SAMPLES_PER_S` or `RATIO`; None: the document states no figure."""
-    low: float | None = None
-    high: float | None = None
-    """The stated range."""
-    source: str = ""
+    samples_per_s: tuple[float, float] | None = None
+    """The document's figure of the rate, from the least to the most; None: it states none."""
+    ratio: tuple[float, float] | None = None
+    """The document's figure of the rate over the first rung's."""
+    source: str | None = None
     """Where the document states it."""
-    wrong_because: str = ""
+    wrong_because: str | None = None
     """Why the figure itself cannot be right, if that is known."""
     why_not: str | None = None
     """Why this site cannot start all its ranks; None: it can. The rung then has no run, or runs of fewer

@@ -128,14 +128,9 @@ def _parse_ladder(value: Mapping[str, Any]) -> Ladder | None:
     name, listed = text(value.get("name")), value.get("rungs")
     if not name or not isinstance(listed, list):
         return None
-    rungs = (_RUNG.read(each) for each in listed[:MAX_RUNGS] if isinstance(each, dict))
-    known = tuple(Rung(**_with_texts(each)) for each in rungs if each["name"] and each["recipe"])
+    rungs = [_RUNG.read(each) for each in listed[:MAX_RUNGS] if isinstance(each, dict)]
+    known = tuple(Rung(**rung) for rung in rungs if rung["name"] and rung["recipe"])
     return Ladder(name, text(value.get("title")) or "", known, value.get("is_for_gpus") is True)
-
-
-def _with_texts(rung: dict[str, Any]) -> dict[str, Any]:
-    texts = {key: rung[key] or "" for key in ("shows", "source", "wrong_because")}
-    return {**rung, **texts, "repeats": rung["repeats"] or 1}
 
 
 def _parse_fix(value: Mapping[str, Any]) -> AppliedFix | None:

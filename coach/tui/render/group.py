@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rich.cells import cell_len
-
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, WORLD_SIZE, Group, Point
 from coach.analysis.comparing.time_to_target import TimeToTarget, not_reached_words
-from coach.render.ladder import table_of, verdicts_of
+from coach.render.ladder import ladder_lines
 from coach.render.severity import job_state_tone
 from coach.render.text import (
     BLANK,
@@ -17,8 +15,6 @@ from coach.render.text import (
     Line,
     Span,
     clip,
-    fit,
-    hang,
     line,
     mib,
     muted,
@@ -41,7 +37,8 @@ def group_lines(group: Group, width: int) -> list[Line]:
     """The table: first the results of the trainings, then their speed. A column without a value is left out;
     of columns without room, the last. A ladder has the table of its rungs."""
     if group.rungs:
-        return _ladder_lines(group, width)
+        head = line(strong(f" {printable(group.recipe)}"), muted(f"  {printable(group.title)}"))
+        return [head, BLANK, *ladder_lines(group.rungs, width)]
     named = [(column, cell_of) for column, cell_of in _columns(group) if _is_known(cell_of, group.points)]
     columns = [*(column for column, _ in named), _END]
     layout = fit_columns(columns, width)
@@ -58,28 +55,6 @@ def group_lines(group: Group, width: int) -> list[Line]:
         texts = (text for said in words for text in wrap(printable(said), width - 2))
         rows += [BLANK, *(line(f" {text}") for text in texts)]
     return [*rows, BLANK, *_meaning_lines(group, width)]
-
-
-def _ladder_lines(group: Group, width: int) -> list[Line]:
-    """A row for each rung, then its verdict in whole."""
-    headers, rows = table_of(group.rungs)
-    widths = (max(map(cell_len, column)) for column in zip(headers, *rows, strict=True))
-    columns = [
-        Column(title, title, size, at, "right" if at else "left")
-        for at, (title, size) in enumerate(zip(headers, widths, strict=True))
-    ]
-    layout = fit_columns(columns, width)
-    verdicts = verdicts_of(group.rungs)
-    size = max(cell_len(name) for name, _ in verdicts) + 3
-    told = [(Span(f" {fit(name, size)}", "strong"), Span(printable(words))) for name, words in verdicts]
-    return [
-        line(strong(f" {printable(group.recipe)}"), muted(f"  {printable(group.title)}")),
-        BLANK,
-        header_line(layout),
-        *(row_line(Row("", tuple(map(Cell, row))), layout) for row in rows),
-        BLANK,
-        *(text for row in told for text in hang(row, width - 1)),
-    ]
 
 
 def _meaning_lines(group: Group, width: int) -> list[Line]:

@@ -166,32 +166,32 @@ def _of_sweep(request: LaunchRequest, recipe: Recipe, site: Site, settings: Sett
 
 def _of_ladder(request: LaunchRequest, site: Site, settings: Settings) -> list[Member]:
     """The runs of a ladder's rungs, each as often as it repeats. A rung that this site cannot start is left
-    out, and the ladder in each run's request says why. `world_size` in the request is the most ranks of a
-    rung; `rung` names the rungs to launch. Raises UserError if no rung can be started."""
+    out, and the ladder in each run's request says why. In the request's `set`, `world_size` is the most ranks
+    of a rung, and `rung` names the rungs to launch. Raises UserError if no rung can be started."""
     ladder, said = request.ladder, dict(request.set)
     assert ladder is not None
-    most = _number(said.pop(WORLD_SIZE, None), WORLD_SIZE)
-    repeats = _number(said.pop(REPEATS, None), REPEATS)
-    named = str(said.pop(RUNG)).replace(",", " ").split() if RUNG in said else None
-    known = [rung.name for rung in ladder.rungs]
-    for name in named or ():
-        if name not in known:
-            raise UserError(f"{name}: {ladder.name} has no such rung", f"its rungs: {', '.join(known)}")
-    rungs, found = [], []
-    problem: UserError | None = None
-    for rung in ladder.rungs:
-        if named is not None and rung.name not in named:
-            continue
+    most, repeats = (
+        int(parameters.convert(RANKS, said.pop(name), f"--set {name}")) if name in said else None
+        for name in (WORLD_SIZE, REPEATS)
+    )
+    named = str(said.pop(RUNG, ",".join(rung.name for rung in ladder.rungs))).split(",")
+    rungs: list[Rung] = []
+    found: list[tuple[str, LaunchRequest]] = []
+    why_not = UserError(f"--set {RUNG}: {ladder.name} has no rung {' or '.join(named)}")
+    for rung in (rung for rung in ladder.rungs if rung.name in named):
         try:
-            run, why_not = _of_rung(rung, replace(request, set=said), most, site, settings)
+            run, why_fewer = _of_rung(rung, replace(request, set=said), most, site, settings)
         except UserError as error:
-            problem, why_not = problem or error, error.message
+            why_not, why_fewer = why_not if rungs else error, error.message
         else:
             found += [(rung.name, run)] * (repeats or rung.repeats)
-        rungs.append(replace(rung, why_not=why_not))
-    _refuse_unknown(said, [run for _, run in found])
-    if not found and problem is not None:
-        raise problem
+        rungs.append(replace(rung, why_not=why_fewer))
+    if not found:
+        raise why_not
+    for name in said:
+        if not any(name in run.set for _, run in found):
+            hint = f"also {WORLD_SIZE} (the most ranks), {REPEATS}, and {RUNG} (names of rungs)"
+            raise UserError(f"--set {name}: no rung of the ladder has this parameter", hint)
     judged = replace(ladder, rungs=tuple(rungs))
     return [Member(RUNG, name, replace(run, ladder=judged)) for name, run in found]
 
@@ -201,50 +201,28 @@ def _of_rung(
 ) -> tuple[LaunchRequest, str | None]:
     """The request of one rung, and why it has fewer ranks than its file says; None if it has all. Raises
     UserError if it cannot be started."""
-    run = replace(
-        request,
-        recipe=rung.recipe,
-        num_nodes=None,
-        nproc_per_node=None,
-        gpus_per_node=0 if request.gpus_per_node == 0 else None,
-    )
-    recipe = recipe_of(run)
+    recipe = recipe_of(replace(request, recipe=rung.recipe))
     own = {name: value for name, value in request.set.items() if name in recipe.parameters}
-    run, ranks, why_not = replace(run, set={**rung.set, **own}), rung.ranks, None
+    run = replace(request, recipe=rung.recipe, set={**rung.set, **own})
+    ranks, why_fewer = rung.ranks, None
     while True:
         try:
             if ranks is not None and most is not None and ranks > most:
                 raise UserError(f"at most {most} ranks were asked for")
-            placed = (
-                run if ranks is None or recipe.is_one_process else _with_ranks(run, recipe, ranks, site, {})
-            )
+            placed = run if ranks is None else _with_ranks(run, recipe, ranks, site, {})
             check_limits(_resolved(placed, recipe, site).resources, 0, settings.limits, settings.origins)
+            return placed, why_fewer
         except UserError as error:
             words = error.message.rpartition(": ")[2]
             units = "GPUs" if "GPU" in words else "ranks"
-            why_not = why_not or (f"asks {rung.ranks} {units}, {words}" if ranks else error.message)
-            if ranks is None or rung.min_ranks is None or ranks // 2 < rung.min_ranks:
-                raise UserError(why_not, error.hint) from None
+            why_fewer = why_fewer or (f"asks {ranks} {units}, {words}" if ranks else error.message)
+            if ranks is None or ranks // 2 < (rung.min_ranks or ranks):
+                raise UserError(why_fewer, error.hint) from None
             ranks //= 2
-        else:
-            return placed, why_not
 
 
 def _resolved(run: LaunchRequest, recipe: Recipe, site: Site) -> Resolved:
     return resolve_resources(run, recipe, resolve_parameters(recipe, run.set)[0], site)
-
-
-def _number(text: Scalar | None, name: str) -> int | None:
-    """The number of ranks or runs in a request."""
-    return None if text is None else int(parameters.convert(RANKS, text, f"--set {name}"))
-
-
-def _refuse_unknown(said: Mapping[str, Scalar], runs: Sequence[LaunchRequest]) -> None:
-    """Raise UserError for a parameter that none of the runs has."""
-    for name in said:
-        if runs and not any(name in run.set for run in runs):
-            hint = f"also {WORLD_SIZE} (the most ranks), {REPEATS}, and {RUNG} (names of rungs)"
-            raise UserError(f"--set {name}: no rung of the ladder has this parameter", hint)
 
 
 def at_once_of(request: LaunchRequest, recipe: Recipe, plans: Sequence[Plan]) -> int | None:

@@ -16,7 +16,7 @@ from typing import Any
 from coach.config import Settings
 from coach.launch.recipe import LADDERS, Recipe, data_dir, resolve_parameters
 from coach.model.errors import UserError
-from coach.model.launching.ladder import RATIO, SAMPLES_PER_S, Ladder, Rung
+from coach.model.launching.ladder import Ladder, Rung
 from coach.model.launching.launch import LaunchRequest
 from coach.model.toml_schema import (
     FIRST_VERSION,
@@ -62,11 +62,11 @@ RUNG_KEYS: Schema = {
         _RANKS, "Where there are too few devices for `ranks`, run on fewer, but at least on these."
     ),
     "repeats": Key(whole(1, _MOST_REPEATS), "How many times it runs; more make the ± smaller.", default=1),
-    "shows": Key(STRING, "What it shows, in one sentence.", default=""),
-    SAMPLES_PER_S: Key(_FIGURE, "The document's samples/s of all ranks: the least and the most."),
-    RATIO: Key(_FIGURE, "The document's speed-up over the first rung: the least and the most."),
-    "source": Key(STRING, "Where the document says so.", default=""),
-    "wrong_because": Key(STRING, "Why the figure itself cannot be right.", default=""),
+    "shows": Key(STRING, "What it shows, in one sentence."),
+    "samples_per_s": Key(_FIGURE, "The document's samples/s of all ranks: the least and the most."),
+    "ratio": Key(_FIGURE, "The document's speed-up over the first rung: the least and the most."),
+    "source": Key(STRING, "Where the document says so."),
+    "wrong_because": Key(STRING, "Why the figure itself cannot be right."),
 }
 LADDER_KEYS: Schema = {
     "schema": Key(FIRST_VERSION, "The version of this format.", is_needed=True),
@@ -150,25 +150,11 @@ def _rung(file: TomlFile, name: str, table: Any, common: Mapping[str, Any], sett
         resolve_parameters(recipe, chosen)
     except UserError as error:
         raise file.error(f"{where}.set", f"{where}.set: {error.message}", error.hint) from None
-    ranks, least = values["ranks"], values["min_ranks"]
-    if ranks is not None and ranks > 1 and recipe.is_one_process:
-        raise file.error(f"{where}.ranks", f"{where}.ranks = {ranks}: {recipe.name} has one process")
-    if least is not None and (ranks is None or least > ranks):
-        raise file.error(f"{where}.min_ranks", f"{where}.min_ranks = {least}: expected at most its ranks")
-    stated = [quantity for quantity in (SAMPLES_PER_S, RATIO) if values[quantity] is not None]
-    if len(stated) > 1:
-        raise file.error(f"{where}.{RATIO}", f"{where}: states both {' and '.join(stated)}: expected one")
-    low, high = values[stated[0]] if stated else (None, None)
-    kept = {key: values[key] for key in ("ranks", "min_ranks", "repeats", "shows", "source", "wrong_because")}
-    return Rung(
-        name=name,
-        recipe=launch_name_of(recipe),
-        set=chosen,
-        quantity=stated[0] if stated else None,
-        low=low,
-        high=high,
-        **kept,
-    )
+    if values["min_ranks"] is not None and values["min_ranks"] > (values["ranks"] or 0):
+        raise file.error(f"{where}.min_ranks", f"{where}.min_ranks: expected at most its ranks")
+    if values["ratio"] and values["samples_per_s"]:
+        raise file.error(f"{where}.ratio", f"{where}: both ratio and samples_per_s: expected one")
+    return Rung(**{**values, "name": name, "recipe": launch_name_of(recipe), "set": chosen})
 
 
 def _recipe(file: TomlFile, where: str, name: str, settings: Settings) -> Recipe:

@@ -10,13 +10,13 @@ from coach.analysis.comparing.ladder_table import Climbed, Trial, ladder_table
 from coach.analysis.comparing.speedup import Measured
 from coach.analysis.comparing.steady_state import Estimate
 from coach.model.judging.finding import Finding, Severity, Subject
-from coach.model.launching.ladder import RATIO, RUNG, SAMPLES_PER_S, Ladder, Rung
+from coach.model.launching.ladder import RUNG, Ladder, Rung
 from coach.model.launching.launch import SweepPoint
 from coach.model.training.run import Run
 from coach.sources.runs.run_files import parse_run
 
-FIRST = Rung("baseline", "baseline", quantity=SAMPLES_PER_S, low=1000, high=1200, source="slides")
-DDP = Rung("ddp", "ddp", ranks=8, quantity=RATIO, low=6, high=7)
+FIRST = Rung("baseline", "baseline", samples_per_s=(1000, 1200), source="slides")
+DDP = Rung("ddp", "ddp", ranks=8, ratio=(6, 7))
 NOISE = 10.0
 
 
@@ -50,7 +50,7 @@ def climbed(*trials: Trial, rungs: tuple[Rung, ...] = (FIRST, DDP), is_for_gpus:
 
 
 def test_a_rung_is_held_against_the_first_one_and_the_one_before() -> None:
-    amp = Rung("amp", "amp", quantity=RATIO, low=1.5, high=2)
+    amp = Rung("amp", "amp", ratio=(1.5, 2))
     rows = ladder_table(
         Ladder("demos", "", (FIRST, DDP, amp)), [trial(FIRST, 1100), trial(DDP, 7150), trial(amp, 1760)]
     )

@@ -130,8 +130,8 @@ def test_a_loss_that_became_infinite_is_named_with_its_step_and_the_finding(
 @pytest.mark.parametrize("width", [79, 119])
 def test_a_ladder_shows_its_rungs_and_below_each_verdict_in_whole(width: int) -> None:
     rungs = (
-        Rung("baseline", "baseline", quantity="samples_per_s", low=1000, high=1200, source="slides, demo 1"),
-        Rung("ddp", "ddp", ranks=8, why_not="asks 8 GPUs, partition gpu has 2 GPUs per node \x1b[31m", low=6),
+        Rung("baseline", "baseline", samples_per_s=(1000, 1200), source="slides, demo 1"),
+        Rung("ddp", "ddp", ranks=8, why_not="asks 8 GPUs, partition gpu has 2 GPUs per node \x1b[31m"),
     )
     measured = Measured(1, Estimate(1100.0, 12.0, 54), None, None, Estimate(850.0, None, 1))
     run = replace(parse_run({}, "/runs/one"), sweep=SweepPoint("one", RUNG, "baseline", 0, 1))
