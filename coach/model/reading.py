@@ -106,6 +106,8 @@ class FlightRecords:
 
     target: str
     records: tuple[FlightRecord, ...]
+    num_left_out: int = 0
+    """Older dumps that are not read, because there are too many."""
 
 
 @dataclass(frozen=True, slots=True)

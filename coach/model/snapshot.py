@@ -53,6 +53,8 @@ class TargetSnapshot:
     """Places that were searched for its logs; empty if no place is known."""
     flight: tuple[FlightRecord, ...] = ()
     """Dumps of torch's flight recorder, from all ranks."""
+    num_dumps_left_out: int = 0
+    """Older dumps that are not read, because there are too many."""
     events: tuple[MetricEvent, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     sensor_gaps: tuple[SensorGap, ...] = ()

@@ -60,6 +60,7 @@ class WatchedTarget:
     tails: dict[str, LogTail] = field(default_factory=dict)
     files: tuple[LogFile, ...] = ()
     flight: tuple[FlightRecord, ...] = ()
+    num_dumps_left_out: int = 0
     events: list[MetricEvent] = field(default_factory=list)
     bursts: dict[tuple[str, int], list[StackBurst]] = field(default_factory=dict)
     """(node, rank, or pid for a process without a rank) → the newest two bursts."""
@@ -152,6 +153,7 @@ class WatchedTarget:
             log_tails=tuple(tail for _, tail in sorted(self.tails.items())),
             log_files=self.files,
             flight=self.flight,
+            num_dumps_left_out=self.num_dumps_left_out,
             events=tuple(self.events),
             checkpoints=self.facts.checkpoints if self.facts is not None else (),
             sensor_gaps=tuple(self.gaps.values()),
@@ -279,6 +281,7 @@ class WatchedTarget:
 
     def _apply_flight(self, payload: FlightRecords) -> bool:
         is_news, self.flight = payload.records != self.flight, payload.records
+        self.num_dumps_left_out = payload.num_left_out
         return is_news
 
     def _apply_bursts(self, chunk: StackChunk) -> bool:

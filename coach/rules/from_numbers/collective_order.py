@@ -109,9 +109,12 @@ def rank_table(
         {rank for column in columns for rank in column}, key=lambda rank: (rank not in first, rank)
     )
     rows = ((rank, "; ".join(column[rank] for column in columns if rank in column)) for rank in ranks)
-    return tuple(
+    table = tuple(
         replace(calls.get(rank, Evidence("")), text=f"rank {rank}: {words}") for rank, words in rows
     )[:_MAX_SHOWN]
+    if not snapshot.num_dumps_left_out:
+        return table
+    return (*table, Evidence("older dumps that were not read", value=snapshot.num_dumps_left_out))
 
 
 def disagreement(recorded: Sequence[int], others: Sequence[int], source: str) -> tuple[Evidence, ...]:

@@ -19,13 +19,13 @@ from pathlib import Path
 from coach.model.training.log import Signature
 from coach.sources.io import Io
 from coach.sources.metrics import mlflow_database
-from coach.sources.metrics.flight_recorder import MAX_DUMPS
 
 MAX_DEPTH = 4
 """Levels below the start directory that are searched: torchrun keeps a rank's logs four levels down."""
 MAX_ENTRIES = 2000
-MAX_FILES = MAX_DUMPS
-"""Files of one kind that are read at most, and runs of wandb that are searched: the newest."""
+MAX_FILES = 64
+"""Files of one kind that are read at most, and runs of wandb that are searched: the newest. Of the
+flight-recorder dumps all are returned: each rank has one."""
 _AGAIN_S = 120.0
 """Seconds until a directory is searched again: files appear after the training has begun."""
 _MAX_NAMED = 3
@@ -226,7 +226,8 @@ def find_files(
         if kind is not None and walk.may_read(name):
             own = [(time_s, path) for time_s, path in _dated(io, directory / name) if owns(path, time_s)]
             dated.setdefault(kind, []).extend(own[-1:])
-    newest = {kind: sorted(each)[-MAX_FILES:] for kind, each in dated.items() if each}
+    limits = {Kind.DUMP: MAX_ENTRIES}
+    newest = {kind: sorted(each)[-limits.get(kind, MAX_FILES) :] for kind, each in dated.items() if each}
     files = {kind: tuple(sorted(path for _, path in each)) for kind, each in newest.items()}
     return Found(directory, files, walk.is_whole, walk.problem, tuple(walk.links_out))
 

@@ -123,6 +123,17 @@ def checked(folder: Path) -> list[dict[str, Any]]:
     return [one for one in json.loads(done.stdout)["findings"] if one["rule"].startswith("DST")]
 
 
+def test_dumps_of_more_ranks_than_logs_are_read_at_once_are_all_compared(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text("started\n")
+    for rank in range(130):
+        kind = "nccl_trace_rank_1" if rank == 3 else "nccl_trace_rank_0"
+        shutil.copy(DUMPS / "operation" / kind, tmp_path / f"nccl_trace_rank_{rank}")
+        os.utime(tmp_path / f"nccl_trace_rank_{rank}", (1000.0 + rank, 1000.0 + rank))
+    (finding,) = checked(tmp_path)
+    assert finding["subject"]["rank"] == 3
+    assert finding["evidence"][1]["text"].startswith("rank 3: last called 4, gloo:broadcast")
+
+
 def test_check_of_a_directory_names_the_rank_that_the_dumps_show(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(TIMEOUT)
     for dump in (DUMPS / "operation").iterdir():

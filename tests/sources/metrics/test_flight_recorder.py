@@ -12,7 +12,7 @@ import pytest
 from coach.model.reading import FlightRecords
 from coach.model.training.flight import Call
 from coach.sources.io import SystemIo
-from coach.sources.metrics.flight_recorder import MAX_DUMPS, FlightRecorderSource, parse_dump
+from coach.sources.metrics.flight_recorder import FlightRecorderSource, parse_dump
 
 DUMPS = Path(__file__).parents[2] / "fixtures" / "flight"
 
@@ -149,10 +149,36 @@ def test_each_rank_counts_once_with_its_newest_stop(tmp_path: Path) -> None:
     ]
 
 
-def test_where_more_dumps_may_exist_no_rank_is_known_to_have_written_none(tmp_path: Path) -> None:
-    paths = [tmp_path / f"nccl_trace_rank_{rank}" for rank in range(MAX_DUMPS)]
-    paths[0].write_bytes((DUMPS / "behind/nccl_trace_rank_0").read_bytes())
-    for files, members in ((paths[:3], (0, 1, 2)), (paths, ())):
+def dumps_of(folder: Path, num_ranks: int) -> list[Path]:
+    """Dumps of that many ranks, the highest rank's the newest."""
+    paths = [folder / f"nccl_trace_rank_{rank}" for rank in range(num_ranks)]
+    for rank, path in enumerate(paths):
+        path.write_bytes((DUMPS / "behind/nccl_trace_rank_0").read_bytes())
+        os.utime(path, (1000.0 + rank, 1000.0 + rank))
+    return paths
+
+
+def test_where_dumps_are_left_out_no_rank_is_known_to_have_written_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coach.sources.metrics.flight_recorder.MAX_DUMPS", 3)
+    paths = dumps_of(tmp_path, 5)
+    for files, members, num_left_out in ((paths[:3], (0, 1, 2), 0), (paths, (), 2)):
         (reading,) = FlightRecorderSource(SystemIo(os.environ), "17", lambda files=files: files).poll()
         assert isinstance(reading.payload, FlightRecords)
-        assert [record.members for record in reading.payload.records] == [members]
+        assert {record.members for record in reading.payload.records} == {members}
+        assert [record.rank for record in reading.payload.records] == [*range(num_left_out, len(files))]
+        assert reading.payload.num_left_out == num_left_out
+
+
+def test_many_dumps_are_read_in_several_polls_and_equal_calls_are_kept_once(tmp_path: Path) -> None:
+    paths = dumps_of(tmp_path, 150)
+    source = FlightRecorderSource(SystemIo(os.environ), "17", lambda: paths)
+    readings = [reading for _ in range(3) for reading in source.poll()]
+    payloads = [each.payload for each in readings if isinstance(each.payload, FlightRecords)]
+    assert [each.is_caught_up for each in readings] == [False, False, True]
+    assert [len(each.records) for each in payloads] == [64, 128, 150]
+    assert {record.members for record in payloads[1].records} == {()}
+    assert {record.members for record in payloads[2].records} == {(0, 1, 2)}
+    first, last = payloads[2].records[0], payloads[2].records[-1]
+    assert first.calls[0] is last.calls[0]
