@@ -10,7 +10,7 @@ from coach.model.training.flight import FlightRecord
 from coach.model.training.log import LogFile, LogHit, LogTail
 from coach.model.training.metrics import MetricEvent, Step
 from coach.model.training.run import Checkpoint, Run, RunExit
-from coach.model.training.stacks import StackBurst
+from coach.model.training.stacks import RankStack, StackBurst
 from coach.model.training.telemetry import Rung, TelemetrySample
 
 
@@ -108,6 +108,8 @@ class FlightRecords:
     records: tuple[FlightRecord, ...]
     num_left_out: int = 0
     """Older dumps that are not read, because there are too many."""
+    stacks: tuple[RankStack, ...] = ()
+    """Stacks of ranks that somebody took with py-spy, and kept beside the dumps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from coach.model.training.flight import FlightRecord
 from coach.model.training.log import LogFile, LogHit, LogTail
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.run import Checkpoint, Run, RunExit
-from coach.model.training.stacks import StackBurst
+from coach.model.training.stacks import RankPlace, RankStack, StackBurst
 from coach.model.training.telemetry import SensorGap
 
 
@@ -55,6 +55,10 @@ class TargetSnapshot:
     """Dumps of torch's flight recorder, from all ranks."""
     num_dumps_left_out: int = 0
     """Older dumps that are not read, because there are too many."""
+    stacks: tuple[RankStack, ...] = ()
+    """Stacks of ranks that somebody took with py-spy, and kept beside the dumps."""
+    places: tuple[RankPlace, ...] = ()
+    """The places of ranks in the code, by all stacks that were taken while a training with dumps stood."""
     events: tuple[MetricEvent, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     sensor_gaps: tuple[SensorGap, ...] = ()

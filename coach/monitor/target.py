@@ -24,7 +24,6 @@ from coach.model.reading import (
 )
 from coach.model.slurm.cluster import Job, Node, is_final
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.flight import FlightRecord
 from coach.model.training.log import MARK, LogFile, LogHit, LogTail
 from coach.model.training.metrics import MetricEvent, Step
 from coach.model.training.run import Run, RunExit
@@ -59,8 +58,7 @@ class WatchedTarget:
     """(file, rule, signature) → hits."""
     tails: dict[str, LogTail] = field(default_factory=dict)
     files: tuple[LogFile, ...] = ()
-    flight: tuple[FlightRecord, ...] = ()
-    num_dumps_left_out: int = 0
+    flight: FlightRecords = field(default_factory=lambda: FlightRecords("", ()))
     events: list[MetricEvent] = field(default_factory=list)
     bursts: dict[tuple[str, int], list[StackBurst]] = field(default_factory=dict)
     """(node, rank, or pid for a process without a rank) → the newest two bursts."""
@@ -152,8 +150,9 @@ class WatchedTarget:
             log_hits=self._hits(),
             log_tails=tuple(tail for _, tail in sorted(self.tails.items())),
             log_files=self.files,
-            flight=self.flight,
-            num_dumps_left_out=self.num_dumps_left_out,
+            flight=self.flight.records,
+            num_dumps_left_out=self.flight.num_left_out,
+            stacks=self.flight.stacks,
             events=tuple(self.events),
             checkpoints=self.facts.checkpoints if self.facts is not None else (),
             sensor_gaps=tuple(self.gaps.values()),
@@ -280,8 +279,7 @@ class WatchedTarget:
         return is_news
 
     def _apply_flight(self, payload: FlightRecords) -> bool:
-        is_news, self.flight = payload.records != self.flight, payload.records
-        self.num_dumps_left_out = payload.num_left_out
+        is_news, self.flight = payload != self.flight, payload
         return is_news
 
     def _apply_bursts(self, chunk: StackChunk) -> bool:

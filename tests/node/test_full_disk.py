@@ -20,7 +20,7 @@ from coach.sources.io import SystemIo
 from coach.sources.machine.disk import Space
 from coach.sources.machine.quota import Quota
 from coach.sources.runs.run_files import parse_run, read_full_disks
-from coach.workflows.judging.added_evidence import room_words
+from coach.workflows.judging.full_disk import room_words
 
 
 @pytest.fixture

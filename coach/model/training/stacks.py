@@ -69,20 +69,33 @@ class RankStack:
     """Frames of the main thread, innermost first."""
     num_threads: int
     """Number of Python threads that were found."""
-    collective: Collective | None
-    state: str | None
+    collective: Collective | None = None
+    state: str | None = None
     """The kernel's one-letter process state."""
-    wait_channel: str | None
+    wait_channel: str | None = None
     """The kernel function in which the main thread sleeps."""
-    cpu_pct: float | None
-    num_sockets: int | None
+    cpu_pct: float | None = None
+    num_sockets: int | None = None
     num_workers: int = 0
     """Python processes below it; `workers` has the first sixteen."""
     workers: tuple[WorkerStack, ...] = ()
+    taken_s: float | None = None
+    """When it was taken, in epoch seconds; None if its file was read at once."""
 
     @property
     def label(self) -> str:
         return f"pid {self.pid} on {self.node}" if self.rank is None else f"rank {self.rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """The place of one rank in the code, by a stack that was taken of it."""
+
+    rank: int
+    words: str
+    """`waits in barrier, at train.py:41 main`."""
+    is_odd: bool
+    """True if the others wait for it."""
 
 
 _CATEGORIES: Mapping[str, str] = MappingProxyType(

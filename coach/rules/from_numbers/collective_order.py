@@ -98,12 +98,13 @@ def rank_table(
     snapshot: TargetSnapshot, odd: OddRanks | None, logged: Mapping[int, str] | None = None
 ) -> tuple[Evidence, ...]:
     """A row for each rank, the odd ones first: its last call by its dump, its lines in a log (`logged`), and
-    its place by the stacks that were sampled in the silence."""
+    its place by the stacks that were sampled in the silence, and by those that somebody took."""
     calls = odd.calls if odd is not None else {}
     columns = [{rank: call.text for rank, call in calls.items()}]
     columns += [{rank: f"its log: {words}" if calls else words for rank, words in (logged or {}).items()}]
     bursts = newest_bursts(snapshot, is_stall=True)
     columns += [{burst.rank: burst.words for burst in bursts if burst.rank is not None}]
+    columns += [{place.rank: f"its stack: {place.words}" for place in snapshot.places}]
     first = odd.ranks if odd is not None else ()
     ranks = sorted(
         {rank for column in columns for rank in column}, key=lambda rank: (rank not in first, rank)
@@ -112,9 +113,13 @@ def rank_table(
     table = tuple(
         replace(calls.get(rank, Evidence("")), text=f"rank {rank}: {words}") for rank, words in rows
     )[:_MAX_SHOWN]
-    if not snapshot.num_dumps_left_out:
-        return table
-    return (*table, Evidence("older dumps that were not read", value=snapshot.num_dumps_left_out))
+    num_left_out = snapshot.num_dumps_left_out
+    apart = [place.rank for place in snapshot.places if place.is_odd]
+    return (
+        *(disagreement(first, apart, "the stacks that were taken") if calls else ()),
+        *table,
+        *([Evidence("older dumps that were not read", value=num_left_out)] if num_left_out else []),
+    )
 
 
 def disagreement(recorded: Sequence[int], others: Sequence[int], source: str) -> tuple[Evidence, ...]:

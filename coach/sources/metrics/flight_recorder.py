@@ -19,7 +19,9 @@ from typing import Any
 
 from coach.model.reading import FlightRecords, Reading
 from coach.model.training.flight import Call, FlightRecord
+from coach.model.training.stacks import RankStack
 from coach.sources.io import Io
+from coach.sources.metrics.stack_dumps import parse_py_spy
 
 INTERVAL_S = 10.0
 MAX_DUMP_BYTES = 16 << 20
@@ -60,6 +62,7 @@ class FlightRecorderSource:
         self._known: dict[Path, tuple[float, int]] = {}
         self._records: dict[Path, tuple[FlightRecord, ...]] = {}
         self._calls: dict[Call, Call] = {}
+        self._stacks: dict[Path, RankStack | None] = {}
 
     def poll(self) -> Iterable[Reading]:
         start_s, num_bad = self._io.now(), 0
@@ -69,15 +72,18 @@ class FlightRecorderSource:
         for path, written_s, size in changed[:_AT_ONCE]:
             self._known[path] = written_s, size
             try:
-                records = parse_dump(self._io.read(path, 0, MAX_DUMP_BYTES), path)
+                data = self._io.read(path, 0, MAX_DUMP_BYTES)
             except OSError:
                 continue
+            records, stack = parse_dump(data, path), parse_py_spy(data, path, written_s)
             self._records[path] = tuple(self._kept(record, written_s) for record in records or ())
-            num_bad += records is None
+            self._stacks[path] = stack
+            num_bad += records is None and stack is None
         num_left_out, is_caught_up = len(newest) - len(paths), len(changed) <= _AT_ONCE
         found = tuple(self._of_one_stop(paths, is_whole=is_caught_up and not num_left_out))
         now_s = self._io.now()
-        payload = FlightRecords(self._target, found, num_left_out)
+        stacks = tuple(stack for path in paths if (stack := self._stacks.get(path)) is not None)
+        payload = FlightRecords(self._target, found, num_left_out, stacks)
         yield Reading(self.name, now_s, now_s - start_s, payload, None, self._target, num_bad, is_caught_up)
 
     def _dated(self) -> Iterator[tuple[Path, float, int]]:

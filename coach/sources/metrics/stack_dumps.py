@@ -1,8 +1,12 @@
-"""Read the files that `coach/node/stacks.py` wrote on the nodes. Parsing is tolerant, because a node may run
-another version."""
+"""Read the stacks that were taken of ranks: the files that `coach/node/stacks.py` wrote on the nodes, and the
+text that `py-spy dump` prints.
+
+Parsing is tolerant, because a node may run another version.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,38 @@ from coach.sources.values import Fields, text, whole
 
 _PROCESS = Fields(WorkerStack, ("state", "wait_channel", "cpu_pct"))
 _RANK = Fields(RankStack, ("rank", "world_size", "state", "wait_channel", "cpu_pct", "num_sockets"))
+PY_SPY_DUMP = re.compile(
+    r"[^/]*(?:py[-_]?spy[^/]*rank|rank(?=[-_]?\d+[-_.][^/]*py[-_]?spy))[-_]?(?P<rank>\d{1,6})(?!\d)[^/]*$",
+    re.IGNORECASE,
+)
+"""Names of a file for the stacks of one rank: `pyspy_rank3.txt`, `rank_3.py-spy.log`."""
+_PROCESS_LINE = re.compile(r"Process (\d{1,9}): ")
+_FRAME_LINE = re.compile(r"^    (\S.{0,200}) \((.{1,500}?)(?::(\d{1,8}))?\)$")
+"""Lines of `py-spy dump` (py-spy/src/dump.rs): `    barrier (torch/distributed/distributed_c10d.py:3675)`."""
+_INSTALLED = re.compile(
+    r"(?:torch|deepspeed|horovod|accelerate|transformers|(?:pytorch_)?lightning|ray|multiprocessing"
+    r"|concurrent|threading|selectors|socket|queue|subprocess)(?:/|\.py$)"
+)
+"""py-spy prints the path of a library from its package on."""
+
+
+def parse_py_spy(data: bytes, path: Path, taken_s: float) -> RankStack | None:
+    """The stack of the rank that the file's name tells; None if the data are no text of `py-spy dump`."""
+    named, text_ = PY_SPY_DUMP.search(path.name), data.decode("utf-8", "replace")
+    process = _PROCESS_LINE.search(text_)
+    if named is None or process is None:
+        return None
+    threads: dict[str, list[Frame]] = {}
+    thread = ""
+    for line in text_.splitlines():
+        if found := _FRAME_LINE.match(line):
+            file = f"/site-packages/{found[2]}" if _INSTALLED.match(found[2]) else found[2]
+            threads.setdefault(thread, []).append(Frame(found[1], file, int(found[3]) if found[3] else None))
+        elif line.startswith("Thread "):
+            thread = line
+    frames = next((each for thread, each in threads.items() if thread.endswith('"MainThread"')), [])
+    pid, rank = int(process[1]), int(named["rank"])
+    return RankStack("", pid, rank, None, "py-spy", (), tuple(frames), len(threads), taken_s=taken_s)
 
 
 def read_stacks(folder: Path) -> dict[str, tuple[RankStack, ...]]:

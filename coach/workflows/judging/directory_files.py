@@ -19,6 +19,7 @@ from pathlib import Path
 from coach.model.training.log import Signature
 from coach.sources.io import Io
 from coach.sources.metrics import mlflow_database
+from coach.sources.metrics.stack_dumps import PY_SPY_DUMP
 
 MAX_DEPTH = 4
 """Levels below the start directory that are searched: torchrun keeps a rank's logs four levels down."""
@@ -67,7 +68,10 @@ _NAMES = {
         r"(?:^|/)(?:metrics\.(?:csv|jsonl)|trainer_state\.json|events\.out\.tfevents\.[^/]+|run-\w+\.wandb"
         r"|[0-9a-f]{32}/meta\.yaml|mlflow\.db(?:/\w+)?)$"
     ),
-    Kind.DUMP: re.compile(r"(?:^|/)(?:[^/]*(?:trace_rank_?|fr_trace_|_dump_)|comm_traces/rank_)\d{1,6}$"),
+    Kind.DUMP: re.compile(
+        r"(?:^|/)(?:(?:[^/]*(?:trace_rank_?|fr_trace_|_dump_)|comm_traces/rank_)\d{1,6}$"
+        rf"|{PY_SPY_DUMP.pattern})"
+    ),
     Kind.LOG: re.compile(r"\.(?:out|err|log|txt)$"),
 }
 
@@ -294,7 +298,7 @@ class ForeignFiles:
         return self._named_metrics or self.found().of(Kind.METRICS)
 
     def dumps(self) -> tuple[Path, ...]:
-        """The dumps of torch's flight recorder."""
+        """The dumps of torch's flight recorder, and those of py-spy."""
         return self.found().of(Kind.DUMP)
 
     def found(self) -> Found:

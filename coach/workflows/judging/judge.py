@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from coach.model.judging.verdict import PastRun
     from coach.rules.base import Rule
     from coach.rules.engine import Engine
-    from coach.workflows.judging.added_evidence import RoomNow
     from coach.workflows.judging.earlier_runs import PastRuns
+    from coach.workflows.judging.full_disk import FullDisk
 
 if TYPE_CHECKING:
     from coach.launch import recipe
     from coach.rules import engine, registry, thresholds
-    from coach.workflows.judging import added_evidence, earlier_runs, rule_files
+    from coach.workflows.judging import earlier_runs, full_disk, rule_files, taken_stacks
 else:
     recipe = late("coach.launch", "recipe")
     engine, registry, thresholds = late("coach.rules", "engine", "registry", "thresholds")
-    added_evidence, earlier_runs, rule_files = late(
-        "coach.workflows.judging", "added_evidence", "earlier_runs", "rule_files"
+    earlier_runs, full_disk, rule_files, taken_stacks = late(
+        "coach.workflows.judging", "earlier_runs", "full_disk", "rule_files", "taken_stacks"
     )
 
 
@@ -77,11 +77,13 @@ def by_itself(target: ReadTarget, context: Context) -> Draft:
     # The lines of a muted rule are lines that nothing recognises, wherever they were read.
     hits = tuple(hit for hit in target.snapshot.log_hits if hit.rule not in muted)
     snapshot = replace(target.snapshot, log_hits=hits)
+    if not context.is_alone:
+        snapshot = taken_stacks.with_places(snapshot, target.history, context.settings)
     diagnosis = context.engine.diagnose(snapshot, target.history)
     if context.past is None or context.room is None:
         return Draft(target, diagnosis)
     this = context.past.note(snapshot, target.history, diagnosis)
-    with_stacks = added_evidence.with_stacks(diagnosis, snapshot, context.settings)
+    with_stacks = taken_stacks.with_stacks(diagnosis, snapshot, context.settings)
     return Draft(target, context.room.added_to(with_stacks, snapshot), this)
 
 
@@ -149,10 +151,10 @@ class Context:
         """Why the settings of the rules are invalid; all rules then run with their defaults."""
         self.past: PastRuns | None = None
         """None until the rules are loaded, and for a target that is judged alone."""
-        self.room: RoomNow | None = None
+        self.room: FullDisk | None = None
         self.drills: frozenset[str] = frozenset()
         self._rules = rules
-        self._is_alone = is_alone
+        self.is_alone = is_alone
         self._engine: Engine | None = None
         self._is_settled = False
         self._lock = threading.Lock()
@@ -189,9 +191,9 @@ class Context:
             if self._engine is None:
                 self.drills = recipe.drill_names()
                 self._engine = engine.Engine(())
-                if not self._is_alone:
+                if not self.is_alone:
                     self.past = earlier_runs.PastRuns(self.settings)
-                    self.room = added_evidence.RoomNow(self.io)
+                    self.room = full_disk.FullDisk(self.io)
             if not self._is_settled:
                 self._engine.use(self._valid_rules())
                 self._is_settled = True

@@ -134,6 +134,35 @@ def test_dumps_of_more_ranks_than_logs_are_read_at_once_are_all_compared(tmp_pat
     assert finding["evidence"][1]["text"].startswith("rank 3: last called 4, gloo:broadcast")
 
 
+def py_spy_dump(folder: Path, rank: int, frame: str) -> None:
+    """The text that `py-spy dump` prints of one rank."""
+    (folder / f"pyspy_rank{rank}.txt").write_text(
+        f"Process {200 + rank}: /usr/bin/python3 train.py\nPython v3.11.9 (/usr/bin/python3.11)\n\n"
+        'Thread 0x7F3A (idle): "Thread-1 (_run)"\n    wait (threading.py:331)\n'
+        f'Thread {200 + rank} (idle): "MainThread"\n    {frame}\n'
+        "    main (train.py:41)\n    <module> (train.py:60)\n"
+    )
+
+
+@pytest.mark.parametrize("odd", [1, 2])
+def test_the_places_by_py_spy_are_joined_to_the_calls_and_another_odd_rank_is_told(
+    odd: int, tmp_path: Path
+) -> None:
+    for dump in (DUMPS / "behind").iterdir():
+        shutil.copy(dump, tmp_path)
+    for rank in range(3):
+        collective = "all_reduce (torch/distributed/distributed_c10d.py:2810)"
+        py_spy_dump(tmp_path, rank, "save (train.py:77)" if rank == odd else collective)
+    (finding,) = checked(tmp_path)
+    texts = [one["text"] for one in finding["evidence"]]
+    rows = [text for text in texts if text.startswith("rank ")]
+    assert [row[:6] for row in rows] == ["rank 1", "rank 0", "rank 2"]
+    assert rows[1].endswith("unfinished since 1; its stack: waits in all_reduce, at train.py:41 main")
+    assert rows[0].endswith("its stack: is in save, at train.py:77 save") is (odd == 1)
+    other = "the dumps point to rank 1, the stacks that were taken to rank 2"
+    assert any(text.startswith(other) for text in texts) is (odd == 2)
+
+
 def test_check_of_a_directory_names_the_rank_that_the_dumps_show(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(TIMEOUT)
     for dump in (DUMPS / "operation").iterdir():

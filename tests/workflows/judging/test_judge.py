@@ -76,9 +76,7 @@ def test_stacks_that_were_taken_before_the_time_limit_are_evidence(machine: Mach
 def test_a_full_disk_is_evidence_beside_an_end_without_a_cause(
     machine: Machine, look: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "coach.workflows.judging.added_evidence.read_space", lambda path: Space(0, 9, None, None)
-    )
+    monkeypatch.setattr("coach.workflows.judging.full_disk.read_space", lambda path: Space(0, 9, None, None))
     run_id = machine.run(1, b"step 1 loss 2.3\n")
     first = look(machine, run_id).findings[0]
     assert (first.rule, "only 0 B were free" in first.summary) == ("END001", True)
@@ -95,9 +93,7 @@ def test_the_lines_of_a_muted_rule_are_told_as_the_exception_that_they_are(
 
 
 def test_a_recording_shows_nothing_of_this_machine(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "coach.workflows.judging.added_evidence.read_space", lambda path: Space(0, 9, None, None)
-    )
+    monkeypatch.setattr("coach.workflows.judging.full_disk.read_space", lambda path: Space(0, 9, None, None))
     run_id = machine.run(1, b"step 1 loss 2.3\n")
     target = Target(run_id, TargetKind.RUN, machine.settings.runs_root / run_id)
     alone = Checker(machine.settings, SystemIo({}), "local", is_alone=True).read_and_judge(target)
@@ -109,9 +105,7 @@ def test_the_quota_of_a_file_system_is_asked_once_for_all_failed_runs(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(
-        "coach.workflows.judging.added_evidence.read_quota", lambda *query: asked.append(query)
-    )
+    monkeypatch.setattr("coach.workflows.judging.full_disk.read_quota", lambda *query: asked.append(query))
     for number in (1, 2, 3):
         machine.run(number, b"step 1 loss 2.3\n")
     io = SystemIo({})

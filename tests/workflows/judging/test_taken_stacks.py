@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from coach.config import Settings
+from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis, Finding, Fix, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.workflows.judging.added_evidence import with_stacks
+from coach.model.training.flight import FlightRecord
+from coach.model.training.metrics import Step
+from coach.workflows.judging.taken_stacks import with_places, with_stacks
 from tests.analysis.made_jobs import job
 
 TIME_LIMIT = Finding(
@@ -100,3 +104,48 @@ def test_a_job_without_stacks_keeps_its_diagnosis(tmp_path: Path) -> None:
     assert (
         with_stacks(diagnosis, TargetSnapshot("17", 900.0, job=job("17", "TIMEOUT")), settings) is diagnosis
     )
+
+
+def test_the_ranks_of_a_job_with_dumps_have_the_places_of_the_stacks_that_were_taken_of_it(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "cache" / "stacks" / "17" / "20261126-220936"
+    folder.mkdir(parents=True)
+    (folder / "summary.txt").write_text(STACKS, encoding="utf-8")
+    os.utime(folder / "summary.txt", (1400.0, 1400.0))
+    waits = {
+        "function": "barrier",
+        "file": "/x/site-packages/torch/distributed/distributed_c10d.py",
+        "line": 9,
+    }
+    loads = {"function": "load", "file": "/home/u/train.py", "line": 41}
+    ranks = [
+        {
+            "pid": 200 + rank,
+            "rank": rank,
+            "rung": "py-spy",
+            "threads": [{"is_main": True, "frames": [loads] if rank == 2 else [waits, loads]}],
+        }
+        for rank in range(3)
+    ]
+    (folder / "node1.json").write_text(json.dumps({"node": "node1", "ranks": ranks}), encoding="utf-8")
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
+    runs = job("17", "RUNNING", start_time_s=400.0, end_time_s=9000.0)
+    dump = FlightRecord(0, "0", (), (), "_dump_0")
+
+    def places(last_step_s: float, flight: tuple[FlightRecord, ...] = (dump,)) -> list[tuple[int, str, bool]]:
+        target = TargetSnapshot("17", 1700.0, job=runs, flight=flight)
+        history = History()
+        history.add_steps([Step(0, 9, last_step_s)])
+        return [
+            (each.rank, each.words, each.is_odd) for each in with_places(target, history, settings).places
+        ]
+
+    waiting = "waits in barrier, at train.py:41 load"
+    assert places(1300.0) == [
+        (0, waiting, False),
+        (1, waiting, False),
+        (2, "is in load, at train.py:41 load", True),
+    ]
+    assert places(1500.0) == []  # it has made a step since
+    assert places(1300.0, ()) == []

@@ -1,11 +1,9 @@
-"""Add evidence that stands in no log: stacks that were taken of a job, and the room on its file system.
+"""Join the stacks that were taken of a job with its diagnosis.
 
 A log alone does not tell a hang from a training that is slow; whoever took the stacks saw where the ranks
 stood. After a time limit they are evidence beside the finding. Of a job that runs and is silent, stacks in
-which some ranks wait for one that stands elsewhere prove the hang.
-
-A full disk takes no error message, so a failure without a cause may be a full disk. The look comes after the
-end, so it is told with its age, and it is evidence beside the finding: it changes no cause.
+which some ranks wait for one that stands elsewhere prove the hang. Beside dumps of torch's flight recorder
+they give the place of each rank.
 """
 
 from __future__ import annotations
@@ -17,16 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.spelling.sizes import format_bytes
+from coach.analysis.measured.stack_groups import merge
 from coach.config import Settings
-from coach.launch.disk_space import MIN_LEFT_BYTES, MIN_LEFT_FILES
+from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.other_machine import rough_age
-from coach.sources.io import Io
-from coach.sources.machine.disk import Space, read_space
-from coach.sources.machine.quota import Mount, Quota, read_mount, read_quota
-from coach.sources.machine.user import user_name
+from coach.model.training.stacks import RankPlace, RankStack, Stacks
+from coach.rules.from_numbers.training_windows import newest_end
+from coach.sources.metrics.stack_dumps import read_stacks
 from coach.trusted import open_trusted
 
 _SUMMARY = "summary.txt"
@@ -36,8 +33,6 @@ _APART = "not where the others are: "
 _WAIT = " wait"
 _CONFIDENCE = 0.85
 """Two signs agree, the silence and the stacks; but stacks show one moment only."""
-_UNKNOWN = frozenset({"END001", "JOB017"})
-_AGAIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +45,33 @@ class _Kept:
     """Its first line: `ranks 0-1 wait in barrier; rank 2 is in barrier.py`."""
     apart: str | None
     """The ranks for which the others wait; None without such ranks."""
+
+
+def with_places(snapshot: TargetSnapshot, history: History, settings: Settings) -> TargetSnapshot:
+    """The snapshot; if the training left dumps, it also has the places of the ranks by the newest stacks that
+    were taken after its last step: those of py-spy in its directory, and of `coach stacks`."""
+    if not snapshot.flight:
+        return snapshot
+    _, start_s, end_s = snapshot.moments
+    since_s = max(start_s or 0.0, newest_end(history) or 0.0)
+    until_s = end_s or snapshot.now_s or math.inf
+    stacks: dict[int | None, RankStack] = {
+        each.rank: each for each in snapshot.stacks if since_s <= (each.taken_s or 0.0) <= until_s
+    }
+    kept = _newest(snapshot, settings, since_s, until_s)
+    for of_node in read_stacks(kept.path.parent).values() if kept is not None else ():
+        stacks |= {each.rank: each for each in of_node}
+    places = [
+        RankPlace(each.rank, f"{group.place.sentence(is_one=True)}{_at(group.place.line)}", group.is_odd)
+        for group in merge(Stacks(tuple(stacks.values()), "", 1)).groups
+        for each in group.ranks
+        if each.rank is not None
+    ]
+    return replace(snapshot, places=tuple(places))
+
+
+def _at(line: str | None) -> str:
+    return f", at {line}" if line else ""
 
 
 def with_stacks(diagnosis: Diagnosis, snapshot: TargetSnapshot, settings: Settings) -> Diagnosis:
@@ -124,55 +146,3 @@ def _read(path: Path) -> _Kept | None:
     is_waited_for = second.startswith(_APART) and _WAIT in first
     apart = second.removeprefix(_APART).partition(" (")[0] if is_waited_for else None
     return _Kept(path, taken_s, first, apart) if first else None
-
-
-class RoomNow:
-    """Looks at file systems. The quota of each is asked once a minute at most: of an array, every task may
-    have failed."""
-
-    def __init__(self, io: Io) -> None:
-        self._io = io
-        self._looks: dict[Mount | None, tuple[float, str | None]] = {}
-
-    def added_to(self, diagnosis: Diagnosis, snapshot: TargetSnapshot) -> Diagnosis:
-        """The diagnosis; if its first finding knows no cause and there is no room now, the finding says
-        so."""
-        first, run = next(iter(diagnosis.findings), None), snapshot.run
-        if first is None or first.rule not in _UNKNOWN or run is None or not snapshot.has_ended:
-            return diagnosis
-        words = self._words(Path(run.run_dir))
-        if words is None:
-            return diagnosis
-        ended_s, now_s = snapshot.moments[2], self._io.now()
-        later = f", {rough_age(max(0.0, now_s - ended_s))} after its end" if ended_s is not None else ""
-        evidence = Evidence(f"{words}{later}: its error may be lost for lack of room", run.run_dir)
-        found = replace(
-            first,
-            summary=f"{first.summary}; {words}{later}",
-            evidence=(*first.evidence[:1], evidence, *first.evidence[1:]),
-        )
-        return replace(diagnosis, findings=(found, *diagnosis.findings[1:]))
-
-    def _words(self, place: Path) -> str | None:
-        mount = read_mount(self._io, place)
-        looked_s, words = self._looks.get(mount, (-math.inf, None))
-        if mount is None or not 0 <= self._io.now() - looked_s < _AGAIN_S:
-            quota = read_quota(self._io, mount, user_name()) if mount is not None else None
-            words = room_words(read_space(place), quota)
-            self._looks[mount] = self._io.now(), words
-        return words
-
-
-def room_words(space: Space | None, quota: Quota | None) -> str | None:
-    """The room that is left where hardly any is; None if there is room, or if it is unknown."""
-    free, files = (space.free_bytes, space.free_inodes) if space is not None else (None, None)
-    left, left_files = (quota.left_bytes, quota.left_files) if quota is not None else (None, None)
-    if free is not None and free < MIN_LEFT_BYTES:
-        return f"only {format_bytes(free)} were free on its file system"
-    if files is not None and files < MIN_LEFT_FILES:
-        return f"only {files} more files fitted on its file system"
-    if left is not None and left < MIN_LEFT_BYTES:
-        return f"only {format_bytes(left)} of your quota were left"
-    if left_files is not None and left_files < MIN_LEFT_FILES:
-        return f"only {left_files} more files were left of your quota"
-    return None
