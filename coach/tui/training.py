@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coach.analysis.jobs.belonging import is_job_of
-from coach.analysis.jobs.progress import Progress, progress_told, recent_rate
+from coach.analysis.jobs.progress import Progress, progress_told
 from coach.lookback.glance import DeviceUse, Glance, together
 from coach.model.judging.finding import Finding, Severity
 from coach.model.slurm.cluster import Job
@@ -34,8 +34,6 @@ class Training:
 
     glance: Glance
     progress: Progress | None = None
-    rate: float | None = None
-    """Recent throughput of all ranks together, in samples/s."""
 
     @property
     def gpus(self) -> DeviceUse | None:
@@ -122,7 +120,7 @@ def _training(glance: Glance, target: TargetSnapshot) -> Training:
     parameters = target.run.parameters if target.run is not None else {}
     used_s = target.job.time_used_s if target.job is not None else None
     progress = progress_told(glance.curve, parameters, target.events, target.log_tails, used_s)
-    return Training(glance, progress, recent_rate(glance.curve))
+    return Training(glance, progress)
 
 
 def _are_same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:

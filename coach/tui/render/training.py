@@ -6,14 +6,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from coach.analysis.jobs.progress import Progress
+from coach.analysis.jobs.progress import Progress, recent_mean
 from coach.analysis.judging.no_finding import Look, look_of, sign_of
 from coach.lookback.glance import DeviceUse
-from coach.lookback.history import CurvePoint
+from coach.lookback.history import CurvePoint, throughput
 from coach.model.judging.finding import Diagnosis, Finding
 from coach.model.slurm.cluster import Job
 from coach.render.severity import severity_sign, severity_tone
 from coach.render.text import UNKNOWN, age, clock, mib, number, printable, whole_words
+from coach.tui.render.axis import tick_label
 from coach.tui.render.curve import bar, sparkline
 from coach.tui.render.table import Cell
 from coach.tui.training import Training
@@ -45,11 +46,21 @@ def training_cells(training: Training | None, *, is_running: bool, now_s: float 
         _progress_cell(progress),
         Cell(clock(to_go_s)) if to_go_s is not None else _NO_CELL,
         _loss_cell(training.glance.curve),
-        Cell(number(training.rate)) if is_running and training.rate is not None else _NO_CELL,
+        _rate_cell(training.glance.curve) if is_running else _NO_CELL,
         use_cell(gpus, now_s) if gpus is not None else cpu_cell(cpus, now_s),
         memory_cell(gpus or cpus),
         power_cell(gpus),
     )
+
+
+def _rate_cell(curve: Sequence[CurvePoint]) -> Cell:
+    """Recent throughput of all ranks together, in samples/s; for a program that prints only tokens/s, `12.5k
+    tok`."""
+    unit, rates = throughput(curve)
+    rate = recent_mean(rates)
+    if rate is None or unit not in ("samples/s", "tokens/s"):
+        return _NO_CELL
+    return Cell(number(rate) if unit == "samples/s" else tick_label(rate, " tok"))
 
 
 def progress_words(training: Training | None) -> str:

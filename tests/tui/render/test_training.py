@@ -22,9 +22,9 @@ from tests.tui.fake_session import NOW_S, make_job, make_run, nan_diagnosis
 
 def training(last_loss: float = 1.25, use: DeviceUse | None = None) -> Training:
     losses = [3.0, 2.5, 2.0, 1.5, last_loss]
-    curve = tuple(CurvePoint(step, 1, None, loss, 100.0, 0.01, 0.1) for step, loss in enumerate(losses, 1))
+    curve = tuple(CurvePoint(step, 1, None, loss, 1234.0, 0.01, 0.1) for step, loss in enumerate(losses, 1))
     gpus = {"node1": use or DeviceUse(2, NOW_S - 2, 62.0, 30_000, 160_000, 500, 800)}
-    return Training(Glance(curve, gpus), Progress(500, 2000, 754.0), 1234.0)
+    return Training(Glance(curve, gpus), Progress(500, 2000, 754.0))
 
 
 def line_at(width: int, told: Training | None, verdict: Cell | None, *, are_all_shown: bool = False) -> str:
@@ -60,6 +60,27 @@ def test_a_wide_line_has_steps_time_to_go_speed_memory_and_power() -> None:
     row = line_at(200, training(), None)
     for told in ("25%", "12:34", "1,234", "29.3G/156G", "500/800 W"):
         assert told in row
+
+
+@pytest.mark.parametrize(
+    ("rates", "text"),
+    [
+        ((None, 52_310.0), "52.3k tok"),
+        ((None, 1_234_000.0), "1.23M tok"),
+        ((None, 812.0), "812 tok"),
+        ((1234.0, 52_310.0), "1,234"),
+        ((None, None), "–"),
+    ],
+)
+def test_the_column_of_samples_names_the_unit_of_a_job_that_prints_only_tokens(
+    rates: tuple[float | None, float | None], text: str
+) -> None:
+    point = CurvePoint(9, 1, None, 1.0, rates[0], None, 0.1, tokens_per_s=rates[1])
+    cells = training_cells(Training(Glance((point,))), is_running=True, now_s=NOW_S)
+    assert cells[3].text == text
+    column = next(column for column in JOB_COLUMNS if column.name == "rate")
+    assert len(text) <= column.width
+    assert text in line_at(200, Training(Glance((point,))), None)
 
 
 def test_a_nan_loss_has_a_sign_and_an_old_gpu_use_has_its_age() -> None:
