@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import islice
 from statistics import fmean, median
-from typing import NamedTuple
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
 from coach.rules.advice.remedies import begin_before, lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_logs.loss_lines import PROGRESS
-from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.loss_course import are_adversaries
-
-_NORM = (
-    r"(?<![\w/])(?:train/)?(?:grad(?:ient)?[_ ]norm|gnorm)[\"']?\s*+(?:[:=|]\s*+"
-    r"|(?<=\s))[\"']?(?P<value>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
-)
 
 _MOST_BETWEEN = 100
 """Most steps between two measured norms."""
-
-
-class _Series(NamedTuple):
-    norms: list[float]
-    losses: list[float]
-    newest: Evidence
-    time_s: float | None
 
 
 class ExplodingGradients(Rule):
@@ -61,7 +45,7 @@ class ExplodingGradients(Rule):
     name = "exploding-gradients"
     cause = "loss_divergence"
     severity = Severity.WARNING
-    needs = (Need.METRICS, Need.LOG)
+    needs = (Need.METRICS,)
     window = Threshold(20, "newest norms", "their median does not depend on one batch", at_least=1)
     growth = Threshold(100, "times the first quarter's median", "healthy norms vary tenfold")
     improved_share = Threshold(0.1, "of the loss", "less is the noise of batches")
@@ -72,54 +56,41 @@ class ExplodingGradients(Rule):
     lr_divisor = Threshold(3, "times", "OPT-175B and others went on with two thirds to a tenth", at_least=1)
     warmup_steps = Threshold(100, "steps", "long enough for the optimizer's statistics")
     consecutive = Threshold(5, "norms beyond", "one may be a bad batch", at_least=1)
-    signatures = (
-        Signature(
-            "NUM010", "norm", ("grad_norm", "grad norm", "gradient_norm", "gradient norm", "gnorm"), _NORM
-        ),
-    )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        for series in chain(self._measured(history), _told(snapshot)):
-            grown = self._grown(series)
-            if grown is not None and not are_adversaries(snapshot):
-                before = median(_early(series.norms))
-                yield Hit(
-                    summary=f"The gradients explode: their norm is {grown:.1g}",
-                    evidence=(
-                        series.newest,
-                        Evidence("median of the first quarter", value=float(f"{before:.3g}")),
-                    ),
-                    confidence=0.8,
-                    fixes=(
-                        *lower_learning_rate(snapshot.run, self.lr_divisor, self.warmup_steps),
-                        *begin_before("it", "a third of the learning rate and a longer warm-up"),
-                    ),
-                    since_s=series.time_s,
-                )
-                return
+        """Reads the first rank: all ranks have the same gradients. For most runs the newest norm alone rules
+        the fault out. Many trainings measure it only in some steps."""
+        steps = history.steps(history.ranks[0])
+        last = islice(reversed(steps), _MOST_BETWEEN)
+        newest = next((step for step in last if step.grad_norm is not None), None)
+        if newest is None or (newest.grad_norm or 0.0) < self.least:
+            return
+        norms = [step.grad_norm for step in steps if step.grad_norm is not None]
+        norms = [norm for norm in norms if math.isfinite(norm)]
+        grown = self._grown(norms, [step.loss for step in steps if step.loss is not None])
+        if grown is None or are_adversaries(snapshot):
+            return
+        before = median(_early(norms))
+        yield Hit(
+            summary=f"The gradients explode: their norm is {grown:.1g}",
+            evidence=(
+                Evidence(
+                    f"grad_norm of rank {newest.rank} at {newest.counter.word} {newest.step}",
+                    value=newest.grad_norm,
+                ),
+                Evidence("median of the first quarter", value=float(f"{before:.3g}")),
+            ),
+            confidence=0.8,
+            fixes=(
+                *lower_learning_rate(snapshot.run, self.lr_divisor, self.warmup_steps),
+                *begin_before("it", "a third of the learning rate and a longer warm-up"),
+            ),
+            since_s=newest.time_s,
+        )
 
-    def _measured(self, history: History) -> Iterable[_Series]:
-        """The first rank's series: all ranks have the same gradients. For most runs the newest norm alone
-        rules the fault out. Many trainings measure it only in some steps."""
-        for rank in history.ranks[:1]:
-            steps = history.steps(rank)
-            last = islice(reversed(steps), _MOST_BETWEEN)
-            newest = next((step for step in last if step.grad_norm is not None), None)
-            if newest is not None and (newest.grad_norm or 0.0) >= self.least:
-                yield _Series(
-                    [
-                        step.grad_norm
-                        for step in steps
-                        if step.grad_norm is not None and math.isfinite(step.grad_norm)
-                    ],
-                    [step.loss for step in steps if step.loss is not None],
-                    Evidence(f"grad_norm of rank {rank} at step {newest.step}", value=newest.grad_norm),
-                    newest.time_s,
-                )
-
-    def _grown(self, series: _Series) -> float | None:
+    def _grown(self, norms: Sequence[float], losses: Sequence[float]) -> float | None:
         """The typical newest norm if it is far too large, else None."""
-        window, norms = int(self.window), series.norms
+        window = int(self.window)
         last = norms[-int(self.consecutive) :]
         if len(last) == self.consecutive and min(last) >= self.beyond:
             return median(last)
@@ -128,7 +99,6 @@ class ExplodingGradients(Rule):
         newest, before = median(norms[-window:]), median(_early(norms))
         if newest < max(self.least, self.growth * before):
             return None
-        losses = series.losses
         if len(losses) < 2 * window:
             return None
         has_improved = fmean(losses[-window:]) < (1 - self.improved_share) * fmean(_early(losses))
@@ -137,24 +107,3 @@ class ExplodingGradients(Rule):
 
 def _early(values: Sequence[float]) -> Sequence[float]:
     return values[: max(1, len(values) // 4)]
-
-
-def _told(snapshot: TargetSnapshot) -> Iterable[_Series]:
-    """The norms and the losses of each log and rank, in line order. They may be on different lines."""
-    norms = _by_log(hits_of(snapshot, ExplodingGradients.code))
-    losses = _by_log(hits_of(snapshot, PROGRESS.rule)) if norms else {}
-    for place, hits in norms.items():
-        yield _Series(
-            [float(hit.fields["value"]) for hit in hits],
-            [float(hit.fields["value"]) for hit in losses.get(place, ())],
-            quote(hits[-1]),
-            hits[-1].time_s,
-        )
-
-
-def _by_log(hits: Iterable[LogHit]) -> dict[tuple[str, int | None], list[LogHit]]:
-    """(file, rank) → its hits, in line order."""
-    found: dict[tuple[str, int | None], list[LogHit]] = {}
-    for hit in hits:
-        found.setdefault((hit.file, hit.rank), []).append(hit)
-    return found

@@ -34,6 +34,7 @@ _FIELDS = {
     ("learning", "rate"): "lr",
     ("grad", "norm"): "grad_norm",
     ("gradient", "norm"): "grad_norm",
+    ("gnorm",): "grad_norm",
     ("grad", "2", "0", "norm", "total"): "grad_norm",
     ("loss", "scale"): "loss_scale",
     ("grad", "scale"): "loss_scale",
