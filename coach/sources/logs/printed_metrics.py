@@ -47,8 +47,13 @@ _RANK = re.compile(
     re.IGNORECASE,
 )
 """`[rank2]`, `(Rank 2/8)`, `Rank: 2, Epoch: 1`."""
-_HEADING = re.compile(rb"Epoch \d{1,9}/\d{1,9}\s*")
-"""The line above the bars of an epoch, as Keras prints it."""
+_HEADING = re.compile(
+    rb"(?:[\d-]{10} [\d:.]{8,15}: )?(Epoch \d{1,9}(?:/\d{1,9})?|\[batch=\d{1,9}/\d{1,9}\](?=:))[:\s]*"
+)
+"""The line above the numbers of an epoch or a step: `Epoch 1/5` (Keras), `2025-11-19 00:07:35.259727: Epoch 72`
+(nnU-Net), `[batch=12/500]:` (Composer)."""
+_BELOW_HEADING = re.compile(rb"[\d-]{10} [\d:.]{8,15}: (?:train|val)_loss |\s{1,9}Train loss/")
+"""A line of nnU-Net or Composer."""
 _HEADED = re.compile(rb"\s{0,9}(?P<n>\d{1,9})/(?P<total>\d{1,9}) ")
 _ENDS = re.compile(rb"[\r\n]+")
 _FOREIGN_END_BYTES = 64 << 20
@@ -180,18 +185,18 @@ class PrintedNumbers:
         for line in lines:
             if LOSS_WORDS.search(line):
                 named += self._with_heading(line) if self._heading else (line,)
-            elif line.startswith(b"Epoch ") and _HEADING.fullmatch(line):
-                self._heading, self._last_bar = line.rstrip(), (0, 0)
+            elif (heading := _HEADING.fullmatch(line)) is not None:
+                self._heading, self._last_bar = heading[1], (0, 0)
         if named or any(curve.has_plain_loss for curve in self._curves.values()):
             return named
         return [line for line in lines if FUNCTION_WORDS.search(line)]
 
     def _with_heading(self, line: bytes) -> tuple[bytes, ...]:
-        """The line; a bar behind the epoch that stands above it. A bar of another length shows an evaluation
+        """The line; a bar, or a line of nnU-Net or Composer, behind the heading above it. A bar of another length shows an evaluation
         and is left out. One that begins anew belongs to an epoch whose heading was not read."""
         bar = _HEADED.match(line)
         if bar is None:
-            return (line,)
+            return (self._heading + b" |" + line if _BELOW_HEADING.match(line) else line,)
         (last, length), place, total = self._last_bar, int(bar["n"]), int(bar["total"])
         if length not in (0, total):
             return ()

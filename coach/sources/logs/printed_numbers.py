@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 
 from coach.model.training.metrics import WORDS_OF_TOTAL_LOSS
 from coach.sources.logs.line_text import parse_time_s
-from coach.sources.logs.printed_speeds import Speeds
+from coach.sources.logs.printed_speeds import TABLE, Speeds
 from coach.sources.metrics.quantities import LINE_KEY, quantity_of
 from coach.sources.values import whole
 
@@ -32,20 +32,24 @@ _NUMBER = re.compile(
 )
 """The largest float has 309 digits before its point; one below 0.001 may have 20 behind it.
 A rate before another number is the name of that one."""
-_UNIT_OF_NAME = re.compile(r"[ _]?[(\[](?P<unit>m?s|sec(?:ond)?s?)[)\]]\Z")
-"""`elapsed time per iteration (ms): 100.1`."""
-_AVERAGE = re.compile(r"\s?\(\s{0,3}(?P<number>\d{1,9}\.\d{1,9})(?: ?m?s)?\s?\)")
-"""`Data 0.201 (0.300)`: the value, then its average."""
+_UNIT_OF_NAME = re.compile(r"[ _]?[(\[](?P<unit>m?s|sec(?:ond)?s?|s/it|iter/s)[)\]]\Z")
+"""`elapsed time per iteration (ms): 100.1`, `'train_speed(s/it)': 42.51`."""
+_AVERAGE = re.compile(
+    r"(?:, {1,9}[\d.]{1,12}/s {0,2})?\s?\(\s{0,3}(?P<number>\d{1,9}\.\d{1,9}(?:e[-+]\d\d)?)(?: ?m?s)?\s?[),]"
+)
+"""`Data 0.201 (0.300)`, `Time: 0.320s,  400.32/s  (0.470s,  272.39/s)`: the value, then its average."""
 _ROUNDED = re.compile(r"0\.0{2,}")
 """A learning rate that was printed as zero with few digits may be small but not zero."""
 _NAME_CHARS = 120
 """Number of characters before a number that are searched for its name."""
 _MAX_WORDS = 4
-_PARTS = re.compile(r"[|,;()\[\]{}]")
-"""A name never extends across one of these."""
+_PARTS = re.compile(r"[|,;()\[\]{}]|\b[A-Z]{4,8}:[\w.]{1,60}:")
+"""A name never extends across one of these, the last of which is the default prefix of `logging`:
+`INFO:root:`."""
 _AFTER_NAME = " \t\"'([:=|"
 _STEP_WORDS = frozenset(
     {"step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "it", "num_updates"}
+    | {"batch_id", "acc_iter", "global_step/max_steps"}
 )
 _EPOCH_WORDS = frozenset({"epoch", "epochs", "ep"})
 _GLUED = re.compile(
@@ -53,17 +57,24 @@ _GLUED = re.compile(
     re.IGNORECASE,
 )
 """`epoch1: loss 0.9`, `[step200] loss 0.9`: a counter without a space before its number."""
-_BAR = re.compile(r"(?:\||^)\s{0,9}(?P<n>\d{1,9})/(?P<total>\d{1,9}) (?:\[(?:[\d:]{4,11}<|[=>.])|[━╸])")
-"""The bars of tqdm (`100%|███| 50/50 [00:03<00:00`) and Keras (`391/391 [====]`)."""
+_BAR = re.compile(
+    r"(?:[|━]|^)\s{0,9}(?P<n>\d{1,9})/(?P<total>\d{1,9}) (?:\[(?:[\d:]{4,11}<|[=>.])|[━╸]|[\d.]{1,6}(?:it/s|s/it))"
+)
+"""The bars of tqdm (`100%|███| 50/50 [00:03<00:00`), Keras (`391/391 [====]`) and ultralytics (`100% ━━━ 8/8
+3.1it/s`)."""
 _IN_EPOCH = re.compile(
-    r"(?:\b(?:it|iter|iteration|step|batch|mini-?batch)[\s:=#\[(]{1,3}|\d\]\s?\[\s{0,9})"
-    r"(?P<n>\d{1,9})\s?/\s{0,9}(?P<total>\d{1,9})(?![\d/.%])(?! ?\()",
+    r"(?:\b(?:it|iter|iteration|step|batch|mini-?batch)(?:\(train\))?[\s:=#\[(]{1,12}|\d\]\s?\[\s{0,9}"
+    r"|(?P<many>^train: {1,4}\d{1,9} \[|%\) \[) {0,9}|^\s{0,9}(?=\d{1,9}/\d{1,9}\s{1,3}[a-z]))"
+    r"(?P<n>\d{1,9})\s?/\s{0,9}(?P<total>\d{1,9})(?![\d/.%])(?(many)|(?! ?\())",
     re.IGNORECASE,
 )
-"""`it 6/50`, `Batch 100/1000`, `Epoch: [0][ 10/5005]`."""
-_COUNT_AT_START = re.compile(r"\s{0,9}(?P<n>\d{1,9})/\d{1,9}\s{1,3}(?=[a-zA-Z])")
-"""`10/400 loss 2.1`."""
-_EPOCH_IN_BRACKETS = re.compile(r"\bepoch(?:\(train\))? ?\[(\d{1,9})\]", re.IGNORECASE)
+"""`it 6/50`, `Batch 100/1000`, `Epoch: [0][ 10/5005]`, `Train: 0 [  50/73 ( 70%)]`, `10/400 loss 2.1`. With `Train Epoch: 1
+[640/60000 (1%)]` samples are counted."""
+_EPOCH = re.compile(
+    r"\bepoch(?:\(train\))? {0,4}\[(\d{1,9})\]|\btrain: {1,4}(\d{1,9})[ /]|\b(\d{1,9})epoch:train",
+    re.IGNORECASE,
+)
+"""`Epoch(train)  [1]`, `Train: 0 [`, `1epoch:train:1-500batch`: an epoch that no name stands before."""
 _OF_EPOCHS = re.compile(r"\bepochs?[:\s]{0,3}$", re.IGNORECASE)
 """The description of a bar whose steps are epochs."""
 _PART = re.compile(r"(?<![\w/.-])([A-Za-z]{1,30}) [Ll](?:oss|OSS)(?![\w/.-])")
@@ -76,7 +87,7 @@ evaluations."""
 _NO_TRAINING = re.compile(r"\b(?:val|valid|validat\w*|eval\w*|test|testing)\b", re.IGNORECASE)
 _HEAD_OF_EVALUATION = re.compile(
     r"\b(?:val|valid|validat\w{1,4}|eval\w{0,7}|test(?:ing)?)(?:[ _](?:set|epoch|step|batch|iter))?"
-    r"\s{0,3}(?:[:|\[\](]|\d|\)\s{0,3}\[)",
+    r"\s{0,3}(?:[:|\[\](]|\d|\)\s{0,3}\[|on ')",
     re.IGNORECASE,
 )
 """`Test: [0/20] … Loss 6.9`, `Test set: Average loss: 0.05`, `| valid | epoch 001 | … loss 2.0`, `Epoch(val)
@@ -109,23 +120,23 @@ def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | 
     line has them; None for a line without a loss. A line that counts within an epoch has `position` and
     `length`, that of a progress bar also `is_bar`.
 
-    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts; of a time its average.
+    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts; of a time, and of an evaluation,
+    the average.
     `Generator loss` counts only if `generator` is the `part`.
     """
     text = text[:MAX_CHARS]
     if "loss" not in text and "Loss" not in text and "LOSS" not in text:
         return None
     text = _GLUED.sub(r"\1 \2", text)
-    record, speeds = _named_numbers(text, part)
-    if _is_about_evaluation(text):
+    is_evaluation = _is_about_evaluation(text)
+    record, speeds = _named_numbers(text, part, is_evaluation=is_evaluation)
+    if is_evaluation:
         record = {_evaluated(name): value for name, value in record.items()}
         is_read = _BAR.search(text) is None and not _is_batch(text)
     else:
         is_read = _has_loss(record) and _add_position(record, text)
     if not is_read or not _has_loss(record):
         return None
-    if (count := _COUNT_AT_START.match(text)) is not None and _COUNTERS.isdisjoint(record):
-        record["step"] = float(count["n"])
     time_s = parse_time_s(text)
     if time_s is not None:
         record["time_s"] = time_s
@@ -133,30 +144,40 @@ def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | 
     return record
 
 
-def _named_numbers(text: str, part: str | None) -> tuple[dict[str, float], Speeds]:
+def _named_numbers(text: str, part: str | None, *, is_evaluation: bool) -> tuple[dict[str, float], Speeds]:
     """The numbers of a line by their names, and the speeds among them."""
     record: dict[str, float] = {}
     speeds = Speeds()
+    end = 0
     for found in islice(_NUMBER.finditer(text), _MAX_NUMBERS):
-        before, unit = (
-            text[max(0, found.start() - _NAME_CHARS) : found.start()].rstrip(_AFTER_NAME),
-            found["unit"],
-        )
-        if before.endswith((")", "]")) and (in_name := _UNIT_OF_NAME.search(before)) is not None:
-            before, unit = before[: in_name.start()], in_name["unit"]
-        words = _PARTS.split(before.removesuffix("tensor").rstrip(_AFTER_NAME))[-1]
-        words = words.replace('"', "").replace("'", "").split()[-_MAX_WORDS:]
-        average = _AVERAGE.match(text, found.end())
-        value = float((found if average is None else average)["number"].replace(",", ""))
-        if speeds.take(words, value, unit, is_decimal="." in found["number"]):
+        name, speed, unit = _meaning_of(text[max(end, found.start() - _NAME_CHARS) : found.start()], part)
+        end, number = found.end(), found["number"]
+        value = float(number.replace(",", ""))
+        average = _AVERAGE.match(text, end)
+        mean = value if average is None else float(average["number"])
+        if speeds.take(speed, mean, unit or found["unit"], is_decimal="." in number):
             continue
-        name = _name_of(words, part)
-        if name is None or (_ROUNDED.fullmatch(found["number"]) and _field_of(name) == "lr"):
+        if name is None or (name == "step" and "e" in number):  # a bar rounds 2345 to 2.34e+3
+            continue
+        if _ROUNDED.fullmatch(number) and _field_of(name) == "lr":
             continue
         is_accuracy = _field_of(name) == "accuracy"
-        if unit != "%" or is_accuracy:
-            record.setdefault(name, _value_of(found, is_accuracy=is_accuracy))
+        if found["unit"] != "%" or is_accuracy:
+            value = mean if is_evaluation else value
+            record.setdefault(name, _value_of(found, value, is_accuracy=is_accuracy))
     return record, speeds
+
+
+@lru_cache(maxsize=4096)
+def _meaning_of(before: str, part: str | None) -> tuple[str | None, tuple[str | None, str], str | None]:
+    """(name, speed, unit) of the number behind a text. They are remembered, because a log repeats its words."""
+    before, unit = before.rstrip(_AFTER_NAME), None
+    if before.endswith((")", "]")) and (in_name := _UNIT_OF_NAME.search(before)) is not None:
+        before, unit = before[: in_name.start()], in_name["unit"]
+    words = _PARTS.split(before.removesuffix("tensor").rstrip(_AFTER_NAME))[-1]
+    words = words.replace('"', "").replace("'", "").split()[-_MAX_WORDS:]
+    name = _name_of(words, part)
+    return name, TABLE.speed_of(words), unit
 
 
 def _field_of(name: str) -> str | None:
@@ -170,9 +191,8 @@ def _has_loss(record: Mapping[str, float]) -> bool:
     return "loss" in map(_field_of, record)
 
 
-def _value_of(found: re.Match[str], *, is_accuracy: bool) -> float:
+def _value_of(found: re.Match[str], value: float, *, is_accuracy: bool) -> float:
     """The number; of an accuracy such as `9800/10000` or `82.7%` the share."""
-    value = float(found["number"].replace(",", ""))
     if found["unit"] == "%":
         return value / 100
     of = _OF.match(found.string, found.end()) if is_accuracy else None
@@ -232,13 +252,12 @@ def _add_position(record: dict[str, float], text: str) -> bool:
         if _OF_EPOCHS.search(description) and "epoch" not in record:
             record["epoch"] = record["position"] = float(bar["n"])
             return True
+    if "epoch" not in record and (epoch := _EPOCH.search(text)) is not None:
+        record["epoch"] = float(epoch[epoch.lastindex or 0])
     found = bar or _IN_EPOCH.search(text)
     if found is None or not int(found["total"]) >= int(found["n"]):
         record.pop("is_bar", None)
         return True
-    epoch = _EPOCH_IN_BRACKETS.search(text)
-    if epoch is not None:
-        record.setdefault("epoch", float(epoch[1]))
     position = float(found["n"])
     if record.get("step", position) == position:  # else the line tells the step, and its place besides
         record.pop("step", None)

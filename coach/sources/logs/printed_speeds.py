@@ -36,7 +36,6 @@ _MOST_BARE_S = 10.0
 """A time of steps without a unit is read as seconds up to here. A larger one may be in milliseconds."""
 _LARGEST_SHARE = 1.02
 """Of a step that waits for data all the time; the two numbers are rounded."""
-_MAX_WORDS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Form:
 
 
 class _Table:
-    """The names of speeds. It remembers what it was asked, because a log repeats its words."""
+    """The names of speeds."""
 
     def __init__(self, text: str) -> None:
         table = tomllib.loads(text)
@@ -60,20 +59,13 @@ class _Table:
         self.with_names = tuple(form for form in self.forms if form.names)
         self._special = {name for form in self.with_names for name in form.names}
         self._speeds = {name: speed for speed, names in table["names"].items() for name in names}
-        self._known: dict[str, tuple[str | None, str]] = {}
 
-    def speed_of(self, words: str) -> tuple[str | None, str]:
-        """The speed that the end of these words names, and the name if it is a speed in some programs
-        only."""
-        known = self._known.get(words)
-        if known is None:
-            known = self._read(words.casefold().split())
-            if len(self._known) < _MAX_WORDS:
-                self._known[words] = known
-        return known
+    def speed_of(self, words: Sequence[str]) -> tuple[str | None, str]:
+        """The speed that the end of these words names, and the name if it is a speed in some programs only.
 
-    def _read(self, parts: Sequence[str]) -> tuple[str | None, str]:
-        """A single word counts if no other word stands before it: `forward time` is no time of a step."""
+        A single word counts if no other word stands before it: `forward time` is no time of a step.
+        """
+        parts = [word.casefold() for word in words]
         special = " ".join(parts[-1:]).replace("_", " ")
         special = special if special in self._special else ""
         for start in range(len(parts)):
@@ -105,13 +97,15 @@ class Speeds:
         self._may_be_ms = False
         """True if the time of the step has no unit and is large."""
 
-    def take(self, words: Sequence[str], value: float, unit: str | None, *, is_decimal: bool) -> bool:
-        """True if the number is a speed. `words` stand before it, `unit` behind it or in its name."""
+    def take(
+        self, speed_of_words: tuple[str | None, str], value: float, unit: str | None, *, is_decimal: bool
+    ) -> bool:
+        """True if the number is a speed, by its unit or by the words before it."""
         unit = "/".join(_UNITS.get(part, part) for part in unit.split("/")) if unit else ""
         value = value / 1000 if unit.startswith("ms") else value
         speed = _SPEED_OF_UNIT.get(unit)
         if speed is None:
-            speed, name = TABLE.speed_of(" ".join(words))
+            speed, name = speed_of_words
             if name:
                 self._by_name.setdefault(name, value)
         if speed is None or not value >= 0 or (speed == _BARE and not (is_decimal or unit)):

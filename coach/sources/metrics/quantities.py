@@ -30,11 +30,14 @@ _FIELDS = {
     ("mlogloss",): "loss",
     ("accuracy",): "accuracy",
     ("acc",): "accuracy",
+    ("token", "accuracy"): "accuracy",  # TRL
+    ("token", "acc"): "accuracy",  # ms-swift
     ("lr",): "lr",
     ("learning", "rate"): "lr",
+    ("optim0", "lr0"): "lr",  # ESPnet
     ("grad", "norm"): "grad_norm",
     ("gradient", "norm"): "grad_norm",
-    ("gnorm",): "grad_norm",
+    ("gnorm",): "grad_norm",  # fairseq
     ("grad", "2", "0", "norm", "total"): "grad_norm",
     ("loss", "scale"): "loss_scale",
     ("grad", "scale"): "loss_scale",
@@ -163,7 +166,7 @@ class Course:
         printed_s = finite(record.get("step_time_s"))
         if counter is Counter.EPOCH and printed_s is None:
             printed_s = finite(record.get("epoch_time_s"))
-        if printed_s is not None or counter is not Counter.STEP or time_s is None or last_s is None:
+        if printed_s is not None or counter is Counter.LINE or time_s is None or last_s is None:
             return printed_s
         passed_s = time_s - last_s
         return passed_s / (step - last) if step > last and passed_s >= _LEAST_S else None

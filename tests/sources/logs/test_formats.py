@@ -32,10 +32,11 @@ class Format:
     before: str = ""
     middle: str = ""
     after: str = ""
-    first: int = 0
     by: int = 1
     counter: Counter = Counter.STEP
     num_evaluations: int = 0
+    parts: float = 0.0
+    """The other parts of the loss."""
     nan_line: int | None = None
     """The first line with a NaN, if it is not the seventh loss's."""
 
@@ -51,7 +52,7 @@ FORMATS = {
         "Train: 0 [{tens:>4d}/600 ({n:>3d}%)]  Loss: {loss:>6.3f} ({loss:.2f})  Time: 0.320s,  400.32/s  "
         "(0.470s,  272.39/s)  LR: 1.000e-05  Data: 0.017 (0.047)\n",
         middle="Test: [   0/48]  Time: 1.001 (1.001)  Loss:   3.103 (3.103)  Acc@1:  12.500 ( 12.500)\n",
-        counter=Counter.LINE,
+        by=10,
     ),
     "torch's imagenet example": Format(
         "Epoch: [0][{tens:>4d}/ 120]\tTime  0.310 ( 0.412)\tData  0.001 ( 0.102)\tLoss {loss:.4e} "
@@ -62,7 +63,6 @@ FORMATS = {
     "torch's MNIST example": Format(
         "Train Epoch: 1 [{tens}/60000 ({n}%)]\tLoss: {loss:.6f}\n",
         after="\nTest set: Average loss: 0.0512, Accuracy: 9800/10000 (98%)\n\n",
-        first=1,
         counter=Counter.EPOCH,
         num_evaluations=1,
     ),
@@ -101,8 +101,27 @@ FORMATS = {
         before="      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size\n",
         middle="                   all        128        929      0.641      0.537      0.605      0.446\n"
         "      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size\n",
-        first=-1,
+        by=9,
+        parts=2.918 + 1.171,
         nan_line=10,
+    ),
+    # https://github.com/MIC-DKFZ/nnUNet/blob/master/nnunetv2/training/nnUNetTrainer/nnUNetTrainer.py
+    "nnU-Net": Format(
+        "2025-11-19 00:{n:02d}:35.259727: Epoch {n} \n"
+        "2025-11-19 00:{n:02d}:35.269744: Current learning rate: 0.00935 \n"
+        "2025-11-19 00:{n:02d}:51.854378: train_loss {loss:.4f} \n"
+        "2025-11-19 00:{n:02d}:51.864611: val_loss -0.5249 \n"
+        "2025-11-19 00:{n:02d}:51.870212: Pseudo dice [np.float32(0.8963), np.float32(0.6723)] \n"
+        "2025-11-19 00:{n:02d}:51.881562: Epoch time: 16.61 s \n",
+        counter=Counter.EPOCH,
+        num_evaluations=12,
+    ),
+    # https://github.com/mosaicml/composer/blob/main/composer/loggers/console_logger.py
+    "Composer": Format(
+        "[batch={tens}/500]:\n\t Train time/batch: {n}\n\t Train loss/train/total: {loss:.4f}\n"
+        "\t Train metrics/train/LanguageCrossEntropy: {loss:.4f}\n"
+        "\t Train throughput/samples_per_sec: 2.7330\n",
+        by=10,
     ),
     "fastai": Format(
         "{n:<10d}{loss:.6f}    0.753060    0.830000  00:12     \n",
@@ -158,11 +177,9 @@ HEALTHY = [3.0 - place / 8 for place in range(NUM_LOSSES)]
 def test_the_losses_and_steps_of_a_well_known_program_are_read(name: str) -> None:
     form = FORMATS[name]
     steps, events = _read(_log_of(name, HEALTHY))
-    if form.first < 0:
-        assert not [step for step in steps if step.loss is not None]  # several losses, and no whole one
-        return
     shown = [step for step in steps if step.loss is not None]
-    assert [step.loss for step in shown][-10:] == pytest.approx(HEALTHY[-10:], abs=0.01)
+    wanted = [loss + form.parts for loss in HEALTHY]
+    assert [step.loss for step in shown][-10:] == pytest.approx(wanted[-10:], abs=0.01)
     assert {step.step - before.step for before, step in itertools.pairwise(shown)} == {form.by}
     assert (shown[-1].counter is Counter.LINE) or shown[-1].counter is form.counter
     assert sum(event.event == "eval" for event in events) == form.num_evaluations
