@@ -293,7 +293,6 @@ _SWITCH_SAYS: Mapping[Switch, str] = {
     Switch.HISTORY: "sacct for the user's jobs that have ended.",
     Switch.FETCH: "Downloading CIFAR-10.",
     Switch.CLEAN: "Removing runs.",
-    Switch.IDLE_COMMAND: "The command that a user's config names for a job whose GPUs are idle.",
 }
 
 
@@ -424,19 +423,6 @@ _KEYS = (
         "Allow `coach attach` to reach a job's nodes by ssh if no step can run beside the job's own.",
         "is_ssh_allowed",
         from_text=_from_flag,
-    ),
-    Key(
-        "idle_gpus.command",
-        COMMAND,
-        "The program that is run once when all GPUs of a job of yours are idle.",
-        "idle_command",
-    ),
-    Key(
-        "idle_gpus.minutes",
-        MINUTES,
-        "The idle time after which it runs.",
-        "idle_minutes_of_command",
-        from_text=_from_number,
     ),
     Key(
         "cohort.roster",

@@ -30,7 +30,6 @@ BACKENDS = ("auto", "slurm", "local")
 DEFAULT_JOBS_INTERVAL_S = 15.0
 DEFAULT_NODES_INTERVAL_S = 60.0
 DEFAULT_IDLE_MINUTES = 60.0
-DEFAULT_IDLE_GPUS_MINUTES = 30.0
 DEFAULT_SLURM_TIMEOUT_S = 12.0
 MESSAGE_SLACK_S = 2.0
 """Seconds that Slurm's clients get beyond MessageTimeout, to print why they failed."""
@@ -153,11 +152,6 @@ class Settings:
 
     Key `slurm.sbatch_timeout_s`.
     """
-    idle_command: tuple[str, ...] = ()
-    """The command, as words, that runs once when all GPUs of one of the user's jobs are idle; empty: no
-    command. Key `idle_gpus.command`."""
-    idle_minutes_of_command: float = DEFAULT_IDLE_GPUS_MINUTES
-    """Minutes of idle GPUs before that command runs. Key `idle_gpus.minutes`."""
     is_ssh_allowed: bool = False
     """True: `coach attach` may reach a job's nodes by ssh if no step can run beside the job's own. Key
     `telemetry.ssh`."""

@@ -82,8 +82,8 @@ COMMANDS = {
     Switch.CLEAN: ("runs", "clean", RUN, "--yes"),
 }
 """Switch → a command that it takes away. The history, the verdict and the screens go on without what is
-switched off: the tests below, and those of the command for idle GPUs."""
-GOES_ON = {Switch.HISTORY, Switch.JOB_VERDICT, Switch.IDLE_COMMAND}
+switched off: the tests below."""
+GOES_ON = {Switch.HISTORY, Switch.JOB_VERDICT}
 
 
 @pytest.fixture

@@ -53,9 +53,8 @@ def test_launch_defaults_are_read_by_their_command_line_names(tmp_path: Path) ->
         ("[slurm]\ntimeout_s = 0", 2, "expected seconds, from 1 to 600"),
         ("[slurm]\nsbatch_timeout_s = '1 min'", 2, "expected seconds, from 1 to 600"),
         ("readonly = 'yes'", 1, "expected true or false"),
-        ('[idle_gpus]\ncommand = "tell \'me"', 2, "not a command: no closing quotation"),
-        ("[idle_gpus]\ncommand = ' '", 2, "expected a program and its arguments"),
-        ("[idle_gpus]\nminutes = 0.5", 2, "from 1 to 10080"),
+        ('[notify]\ncommand = "tell \'me"', 2, "not a command: no closing quotation"),
+        ("[notify]\ncommand = ' '", 2, "expected a program and its arguments"),
         ("[launch]\nsetup = 'module load x'", 2, "expected a list"),
     ],
 )
@@ -66,16 +65,15 @@ def test_a_wrong_value_is_named_with_its_line(tmp_path: Path, text: str, line: i
     assert words in caught.value.message
 
 
-def test_the_command_for_idle_gpus_is_taken_apart_without_a_shell(tmp_path: Path) -> None:
-    settings = load(tmp_path, "[idle_gpus]\ncommand = \"mail -s 'GPUs idle' $USER; rm x\"\nminutes = 20\n")
-    assert settings.idle_command == ("mail", "-s", "GPUs idle", "$USER;", "rm", "x")
-    assert settings.idle_minutes_of_command == 20.0
-    assert load(tmp_path, "").idle_command == ()
+def test_the_command_for_notices_is_taken_apart_without_a_shell(tmp_path: Path) -> None:
+    settings = load(tmp_path, "[notify]\ncommand = \"mail -s 'GPUs idle' $USER; rm x\"\n")
+    assert settings.notices.command == ("mail", "-s", "GPUs idle", "$USER;", "rm", "x")
+    assert load(tmp_path, "").notices.command == ()
     site = tmp_path / "site.toml"
-    site.write_text('[locked]\n"idle_gpus.command" = "ask us first"\n')
-    (tmp_path / "config.toml").write_text("[idle_gpus]\ncommand = 'scancel'\n")
+    site.write_text('[locked]\n"notify.command" = "ask us first"\n')
+    (tmp_path / "config.toml").write_text("[notify]\ncommand = 'scancel'\n")
     held = config.load({"COACH_HOME": str(tmp_path), "COACH_SITE": str(site)})
-    assert held.idle_command == ()
+    assert held.notices.command == ()
     assert "ask us first" in held.notes[0]
 
 

@@ -52,8 +52,6 @@ class Switch(StrEnum):
     """Downloading a data set."""
     CLEAN = "clean"
     """Removing runs."""
-    IDLE_COMMAND = "idle_command"
-    """The user's own command that runs for a job with idle GPUs."""
 
     @property
     def key(self) -> str:

@@ -37,7 +37,6 @@ from coach.workflows.judging.targets import (
 from coach.workflows.readonly import held_back
 from coach.workflows.sharing import Sharer
 from coach.workflows.watching.followed_targets import AttachedStreams, FollowedTargets, Stream
-from coach.workflows.watching.idle_command import idle_command_sources
 from coach.workflows.watching.manners import Manners, polite_io
 from coach.workflows.watching.queue_facts import QueueFacts
 from coach.workflows.watching.settings_source import SettingsSource
@@ -324,11 +323,6 @@ class WatchSession:
         sources.update(self._world.sources(self._settings, watch))
         if self._manners is not None:
             sources.update(self._manners.sources(self._world.io, self._settings))
-            sources.update(
-                idle_command_sources(
-                    self._settings, self._world.io, self._world.user, lambda: self._snapshot, self.history
-                )
-            )
         sources["runs"] = self._make_run_list
         for target in self._targets:
             sources.update(self._sources_of(target))
