@@ -8,17 +8,13 @@ import math
 import os
 import select
 import signal
-import sys
 from collections.abc import Callable, Iterator
 
-from coach.cli.acting import is_confirmed
 from coach.cli.cluster import backend_of
-from coach.cli.reading_io import slurm_io
 from coach.cli.text import say
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.runs import expand_home
-from coach.workflows.jobs.attach import plan_attach
 from coach.workflows.watching.recording import record
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -45,21 +41,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="record this run (default: all active runs)",
     )
-    parser.add_argument(
-        "--attach",
-        dest="jobs",
-        action="append",
-        default=[],
-        metavar="JOB",
-        help=(
-            "also record measurements inside this job of yours that coach did not launch, as `coach "
-            "attach` takes them"
-        ),
-    )
-    parser.add_argument(
-        "--python", metavar="FILE", help="the interpreter on the nodes of JOB (default: coach's own)"
-    )
-    parser.add_argument("--yes", action="store_true", help="do not ask before coach starts a step in JOB")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -67,12 +48,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if not file.parent.is_dir():
         raise UserError(f"{args.file}: there is no directory {file.parent}")
     backend = backend_of(args.backend, settings)
-    io = slurm_io(settings)
-    python = args.python or sys.executable
-    measured = [plan_attach(job, settings, os.environ, io, python) for job in dict.fromkeys(args.jobs)]
-    if not all(is_confirmed(" && ".join(each.commands), args.yes, each.notes) for each in measured):
-        say("nothing was started in the job, nothing is recorded")
-        return 1
     with _until_signalled() as wait:
         until = "until Ctrl-C" if args.seconds is None else f"for {args.seconds:g} s"
         say(f"recording {until}")
@@ -82,16 +57,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             backend,
             os.environ,
             run_ids=args.runs,
-            measured=measured,
             is_anonymized=args.anonymize,
             duration_s=args.seconds,
             wait=wait,
         )
-    for problem in kept.problems:
-        say(problem)
-    num_runs = len(kept.followed) - len(measured)
-    what = f"{num_runs} run" + ("" if num_runs == 1 else "s")
-    what += f" and from inside {len(measured)} job" + ("" if len(measured) == 1 else "s") if measured else ""
+    what = f"{len(kept.followed)} run" + ("" if len(kept.followed) == 1 else "s")
     print(
         f"kept {kept.num_entries} readings, {kept.num_bytes / 1e6:.1f} MB, of {what}: {args.file} "
         f"({kept.size_bytes / 1e3:.0f} kB)"

@@ -2,7 +2,7 @@
 an old recording."""
 
 from coach.recorder.anonymize import Names, anonymize
-from coach.recorder.recording import Chapter, Header, Recording, attached_path, demo_path, open_recording
+from coach.recorder.recording import Chapter, Header, Recording, demo_path, open_recording
 from coach.recorder.recording_io import RecordingIo
 from coach.recorder.replay_io import ReplayIo
 
@@ -14,7 +14,6 @@ __all__ = [
     "RecordingIo",
     "ReplayIo",
     "anonymize",
-    "attached_path",
     "demo_path",
     "open_recording",
 ]

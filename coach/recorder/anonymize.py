@@ -112,7 +112,6 @@ _WORDS = frozenset(
         "port",
         "mount",
         "gap",
-        "attached",
         "pending",
         "running",
         "completed",

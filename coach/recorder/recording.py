@@ -10,9 +10,8 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from coach import installed
@@ -54,9 +53,6 @@ class Header:
     """The one node of the local backend (fields of model.cluster.Node)."""
     targets: tuple[str, ...] = ()
     """Runs that the recorder followed."""
-    attached: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Jobs that were measured from inside: job id → name of the rung (model.telemetry.Rung). See
-    `attached_path`."""
     is_anonymized: bool = False
     coach: str = field(default_factory=installed.version)
     chapters: tuple[Chapter, ...] = ()
@@ -75,12 +71,6 @@ class Recording:
         return max((entry["t"] for entry in self.entries), default=self.header.time_s)
 
 
-def attached_path(job_id: str) -> Path:
-    """The path under which a recording holds measurements from inside a job. They form a growing file that
-    exists only in the recording."""
-    return Path("attached") / job_id
-
-
 def encode_bytes(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
@@ -92,7 +82,7 @@ def decode_bytes(text: str) -> bytes:
 def write_header(file: gzip.GzipFile, header: Header) -> None:
     write_line(
         file,
-        {"kind": KIND, "schema": SCHEMA, **asdict(replace(header, attached=dict(header.attached)))},
+        {"kind": KIND, "schema": SCHEMA, **asdict(header)},
     )
 
 
@@ -163,7 +153,6 @@ def _parse_header(line: bytes, path: Path) -> Header:
             runs_root=str(value["runs_root"]),
             machine=value["machine"] if isinstance(value.get("machine"), dict) else None,
             targets=tuple(str(name) for name in value.get("targets") or ()),
-            attached={str(job_id): str(rung) for job_id, rung in (value.get("attached") or {}).items()},
             is_anonymized=value.get("is_anonymized") is True,
             coach=str(value.get("coach")),
             chapters=tuple(map(_parse_chapter, value.get("chapters") or ())),

@@ -105,12 +105,6 @@ class RecordingIo(PassingIo):
             self._fact("dir", path, {"names": names})
         return names
 
-    def append(self, path: Path, data: bytes) -> None:
-        """Record data that came from no file, as a growing file."""
-        with self._lock:
-            self._write(self._io.now(), "bytes", {"path": str(path), "data": encode_bytes(data)})
-            self.num_bytes += len(data)
-
     def close(self) -> None:
         """Write the end. Later input is not recorded."""
         with self._lock:

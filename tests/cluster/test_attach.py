@@ -11,11 +11,6 @@ from typing import Any
 
 import pytest
 
-from coach.config import Settings
-from coach.model.errors import UserError
-from coach.model.training.telemetry import Rung
-from coach.recorder import open_recording
-from coach.workflows.watching.recording import open_replay
 from tests.cluster.processes import Daemon, with_environment
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
@@ -130,54 +125,6 @@ def test_every_node_is_measured_beside_the_training_and_a_second_srun_of_the_job
     assert attached[0].wait_end() == 130
     wait_gone(slurm, job_id)
     assert slurm.job_state(job_id) == "RUNNING"
-
-
-def test_measurements_inside_a_job_are_recorded_and_replayed_unchanged(
-    slurm: SlurmCluster, user_coach: InstalledCoach, tmp_path: Path
-) -> None:
-    job_id = running(slurm)
-    file = slurm.user.home / f"measured-{job_id}.gz"
-    words = slurm.user.home / f"record-{job_id}.txt"
-    with words.open("wb") as said:
-        argv = user_coach.argv("record", file, "--attach", job_id, "--yes")
-        recording = subprocess.Popen(
-            user_coach.user.argv(argv), env=user_coach.env(), cwd=slurm.user.home, stdout=said, stderr=said
-        )
-    try:
-        wait_until(
-            lambda: {b'"node":"node1"', b'"node":"node2"'} <= measured_nodes(file),
-            30,
-            "both nodes are in the recording",
-        )
-        recording.send_signal(signal.SIGINT)
-        wait_until(lambda: recording.poll() is not None, 20, "it ends")
-        assert (recording.returncode, "from inside 1 job" in words.read_text()) == (0, True)
-    finally:
-        recording.kill()
-        recording.wait()
-    wait_gone(slurm, job_id)
-    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
-    now_s = [0.0]
-    replay = open_replay(file, settings, clock=lambda: now_s[0])
-    try:
-        replay.start(lambda snapshot: None)
-        now_s[0] = 3600.0
-        wait_until(lambda: set(replay.history(job_id).nodes) == {"node1", "node2"}, 20, "they are replayed")
-        origin = wait_until(lambda: replay.history(job_id).origin("node1"), 20, "its origin is replayed")
-        assert origin is not None
-        assert origin.rung is Rung.STEP
-    finally:
-        replay.stop()
-
-
-def measured_nodes(file: Path) -> set[bytes]:
-    """Which nodes a recording that is being written holds by now."""
-    try:
-        entries = open_recording(file).entries
-    except UserError:
-        return set()  # nothing was written down yet
-    texts = [str(each["data"]).encode() for each in entries if str(each.get("path")).startswith("attached/")]
-    return {name for name in (b'"node":"node1"', b'"node":"node2"') for text in texts if name in text}
 
 
 def test_a_coach_that_is_killed_leaves_no_step_and_no_process_in_the_job(

@@ -110,7 +110,6 @@ HEADER = {
     "user": "root",
     "runs_root": "/r",
     "targets": ["17"],
-    "attached": {"17": "step"},
     "machine": None,
 }
 _RUN = {"k": "run", "t": 1.8e9, "id": 1, "kind": "jobs", "argv": ["squeue"], "sep": "|S", "end": "|E"}

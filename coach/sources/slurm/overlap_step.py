@@ -15,15 +15,13 @@ import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from coach import runs
 from coach.model.reading import Reading, TelemetryChunk
 from coach.model.training.telemetry import Rung, TelemetrySample
 from coach.sources.base import Emit
 from coach.sources.commands import running_command
-from coach.sources.follow import RecordFollower
 from coach.sources.io import Io, Query
 from coach.sources.metrics.telemetry_files import parse_records
 from coach.sources.slurm.configuration import parse_version
@@ -105,14 +103,11 @@ class StreamSource:
         argv: Sequence[str],
         env: Mapping[str, str],
         rung: Rung = Rung.STEP,
-        keep: Callable[[bytes], object] = lambda lines: None,
     ) -> None:
-        """`keep` is called with all complete lines, unchanged: a recorder."""
         self._target = target
         self._argv = tuple(argv)
         self._env = env
         self._rung = rung
-        self._keep = keep
         self._torn = b""
         self._words = b""
         self.has_ended = False
@@ -167,37 +162,8 @@ class StreamSource:
     def _parse(self, data: bytes) -> tuple[list[TelemetrySample], int]:
         data = self._torn + data
         records, num_bad, used = runs.decode_records(data)
-        if used:
-            self._keep(data[:used])
         self._torn = data[used:]
         if len(self._torn) > _MAX_TORN_BYTES:
             self._torn, num_bad = b"", num_bad + 1  # no record is this long
         samples, num_wrong = parse_records(records)
         return samples, num_bad + num_wrong
-
-
-class RecordedStream:
-    """A recorded stream: a file that grows, and ends without a message."""
-
-    name = StreamSource.name
-    has_ended = False
-
-    def __init__(self, io: Io, target: str, path: Path, rung: Rung, interval_s: float) -> None:
-        self.interval_s = interval_s
-        self._io = io
-        self._target = target
-        self._rung = rung
-        self._follower = RecordFollower(io, path)
-
-    def poll(self) -> Iterable[Reading]:
-        try:
-            bite = self._follower.read()
-        except FileNotFoundError:
-            return  # nothing had been measured yet
-        samples, num_wrong = parse_records(bite.records)
-        if samples or bite.num_bad:
-            chunk = TelemetryChunk(self._target, tuple(samples), self._rung)
-            num_bad = bite.num_bad + num_wrong
-            yield Reading(
-                self.name, self._io.now(), 0.0, chunk, None, self._target, num_bad, bite.is_caught_up
-            )

@@ -8,7 +8,7 @@ first: the version, the memory that is left, and whether a sampler is there alre
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from coach import runs
 from coach.analysis.jobs.eligible_jobs import parts_of, why_not
@@ -78,22 +78,10 @@ def begin_attach(action: JobAction, settings: Settings) -> None:
         raise UserError(describe(error), "the runs root must be writable, and seen by the nodes") from None
 
 
-def rung_of(action: JobAction) -> Rung:
-    """The rung by which the measurements arrive."""
-    return Rung.SSH if action.steps[0].argv[0] == "ssh" else Rung.STEP
-
-
-def streams(
-    action: JobAction,
-    target: str,
-    env: Mapping[str, str],
-    keep: Callable[[bytes], object] = lambda lines: None,
-) -> tuple[StreamSource, ...]:
-    """One source for each command of the confirmed action. `keep` gets everything that the commands print."""
-    return tuple(
-        StreamSource(target, step.argv, client_environment(env), rung_of(action), keep)
-        for step in action.steps
-    )
+def streams(action: JobAction, target: str, env: Mapping[str, str]) -> tuple[StreamSource, ...]:
+    """One source for each command of the confirmed action."""
+    rung = Rung.SSH if action.steps[0].argv[0] == "ssh" else Rung.STEP
+    return tuple(StreamSource(target, step.argv, client_environment(env), rung) for step in action.steps)
 
 
 def _one_running(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> tuple[Named, QueuedJob]:

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from coach.poller import SourceFactory
-from coach.sources.slurm.overlap_step import RecordedStream, StreamSource
+from coach.sources.slurm.overlap_step import StreamSource
 from coach.workflows.judging.targets import Target
 
 LINGER_S = 300.0
 """A target that left the screen keeps its place in every file for this long, in case it comes back."""
 MAX_LINGERING = 3
-Stream = StreamSource | RecordedStream
 
 
 class FollowedTargets:
@@ -61,7 +60,7 @@ class AttachedStreams:
     """Target → its streams. Any thread may attach or forget them."""
 
     def __init__(self) -> None:
-        self._streams: dict[str, tuple[Stream, ...]] = {}
+        self._streams: dict[str, tuple[StreamSource, ...]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -69,7 +68,7 @@ class AttachedStreams:
         with self._lock:
             return tuple(self._streams)
 
-    def attach(self, target: str, streams: Sequence[Stream]) -> None:
+    def attach(self, target: str, streams: Sequence[StreamSource]) -> None:
         """Follow a target by these streams. A target that has streams keeps them."""
         with self._lock:
             self._streams.setdefault(target, tuple(streams))
@@ -95,5 +94,5 @@ class AttachedStreams:
             }
 
 
-def _same(stream: Stream) -> Stream:
+def _same(stream: StreamSource) -> StreamSource:
     return stream

@@ -36,7 +36,7 @@ from coach.workflows.judging.targets import (
 )
 from coach.workflows.readonly import held_back
 from coach.workflows.sharing import Sharer
-from coach.workflows.watching.followed_targets import AttachedStreams, FollowedTargets, Stream
+from coach.workflows.watching.followed_targets import AttachedStreams, FollowedTargets
 from coach.workflows.watching.manners import Manners, polite_io
 from coach.workflows.watching.queue_facts import QueueFacts
 from coach.workflows.watching.settings_source import SettingsSource
@@ -158,7 +158,7 @@ class WatchSession:
             self._manners.hasten()
         self._poller.interrupt()
 
-    def attach(self, target: str, streams: Sequence[Stream]) -> None:
+    def attach(self, target: str, streams: Sequence[StreamSource]) -> None:
         """Follow a target by these streams as well, until they end.
 
         A target that has streams keeps them. Returns at once.

@@ -5,25 +5,21 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from coach.config import DEFAULT_CLUSTER, Settings
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import GpuCount, Node, is_final
-from coach.model.slurm.job_action import JobAction
 from coach.model.snapshot import Snapshot, Watch
-from coach.model.training.telemetry import Rung
 from coach.recorder import (
     Header,
     Names,
     RecordingIo,
     ReplayIo,
     anonymize,
-    attached_path,
     demo_path,
     open_recording,
 )
@@ -34,8 +30,6 @@ from coach.sources.machine.user import user_name
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.runs.local_process import as_recorded
 from coach.sources.slurm.configuration import RateLimitSource
-from coach.sources.slurm.overlap_step import RecordedStream
-from coach.workflows.jobs.attach import begin_attach, rung_of, streams
 from coach.workflows.judging.targets import SourceFactory, TargetKind, resolve_target
 from coach.workflows.watching.live_session import WatchSession
 from coach.workflows.watching.world import World, slurm_sources
@@ -53,9 +47,6 @@ class Kept:
     num_bytes: int
     size_bytes: int
     followed: tuple[str, ...]
-    """Runs, and jobs that were measured from inside."""
-    problems: tuple[str, ...] = ()
-    """Why the measurement of a job stopped."""
 
 
 def demo_recording() -> Path:
@@ -98,23 +89,17 @@ def open_replay(
         nodes_interval_s=REPLAY_INTERVAL_S,
         is_readonly=True,
     )
-    io = ReplayIo(recording, clock, speed)
-    session = WatchSession(
+    return WatchSession(
         replayed,
         World(
             header.backend,
-            io,
+            ReplayIo(recording, clock, speed),
             header.user,
             cluster_sources=slurm_sources if header.backend == "slurm" else local_replay,
             look=as_recorded,
             is_recorded=True,
         ),
     )
-    for job_id, rung in header.attached.items():
-        if rung in Rung.__members__:
-            stream = RecordedStream(io, job_id, attached_path(job_id), Rung[rung], REPLAY_INTERVAL_S)
-            session.attach(job_id, (stream,))
-    return session
 
 
 def record(
@@ -124,16 +109,13 @@ def record(
     env: Mapping[str, str],
     *,
     run_ids: Sequence[str] = (),
-    measured: Sequence[JobAction] = (),
     is_anonymized: bool = False,
     duration_s: float | None = None,
     wait: Callable[[float | None], object],
 ) -> Kept:
     """Record until `wait` returns; it gets the time after which it should. `run_ids` are runs as the user
-    named them; without them, active runs are followed as they appear.
-
-    `measured` are jobs not launched by coach that are measured from inside meanwhile, each as confirmed by
-    the user (`plan_attach`). Raises UserError if the file cannot be created or a run is unknown.
+    named them; without them, active runs are followed as they appear. Raises UserError if the file cannot be
+    created or a run is unknown.
     """
     budget, user = RpcBudget(), user_name()
     system = SystemIo(
@@ -143,9 +125,6 @@ def record(
         list(RateLimitSource(system, budget.limit_by_site).poll())
     named = (_run_named(text, settings, system, backend, user) for text in run_ids)
     run_ids = tuple(dict.fromkeys(named))
-    attached = {action.job_ids[0]: action for action in measured}
-    for action in measured:
-        begin_attach(action, settings)
     # If names are to be struck, the raw file is written first, under a hidden name.
     raw = file.with_name(f".{file.name}.{secrets.token_hex(4)}") if is_anonymized else file
     header = Header(
@@ -154,16 +133,12 @@ def record(
         user=user,
         runs_root=str(settings.runs_root),
         machine=asdict(read_machine()) if backend == "local" else None,
-        targets=tuple(run_ids),
-        attached={job_id: rung_of(action).name for job_id, action in attached.items()},
+        targets=run_ids,
     )
     io = _create(file, raw, system, header)
     names = _names_of(user, env)
     session = WatchSession(settings, World(backend, io, user), on_reading=names.add_reading)
-    followed = _Followed(session, [*run_ids, *attached], takes_more=not run_ids)
-    for job_id, action in attached.items():
-        keep = partial(io.append, attached_path(job_id))
-        session.attach(job_id, streams(action, job_id, env, keep))
+    followed = _Followed(session, [*run_ids], takes_more=not run_ids)
     session.start(followed.add_active)
     try:
         wait(duration_s)
@@ -173,8 +148,7 @@ def record(
         io.close()
         if is_anonymized:
             _strike(raw, file, names)
-    problems = _stream_errors(session.snapshot, attached)
-    return Kept(io.num_entries, io.num_bytes, file.stat().st_size, tuple(followed.targets), problems)
+    return Kept(io.num_entries, io.num_bytes, file.stat().st_size, tuple(followed.targets))
 
 
 def _run_named(text: str, settings: Settings, io: Io, backend: str, user: str) -> str:
@@ -221,12 +195,6 @@ class _Followed:
 
     def _watch(self) -> None:
         self._session.watch(Watch(targets=tuple(self.targets)))
-
-
-def _stream_errors(snapshot: Snapshot, job_ids: Iterable[str]) -> tuple[str, ...]:
-    """Why the measurement of jobs from inside has stopped."""
-    told = (snapshot.sources.get(f"{RecordedStream.name}:{job_id}") for job_id in job_ids)
-    return tuple(status.error for status in told if status is not None and status.error is not None)
 
 
 def _strike(raw: Path, file: Path, names: Names) -> None:

@@ -10,9 +10,7 @@ import pytest
 
 from coach.model.reading import Reading, TelemetryChunk
 from coach.model.training.telemetry import HostSample, Rung
-from coach.recorder import Header, Names, RecordingIo, ReplayIo, anonymize, attached_path, open_recording
-from coach.sources.slurm.overlap_step import RecordedStream, StreamSource, step_command, why_no_step
-from tests.sources.fake_io import FakeIo
+from coach.sources.slurm.overlap_step import StreamSource, step_command, why_no_step
 from tests.waiting import wait_until
 
 _HOST = '{"kind":"host","time_s":5.0,"node":"node1","cpu_pct":7.0}'
@@ -70,37 +68,6 @@ def test_a_stopped_stream_ends_its_command(tmp_path: Path) -> None:
     assert not thread.is_alive()
     assert not Path(f"/proc/{said.read_text().strip()}").exists()
     assert all(reading.error is None for reading in readings)
-
-
-def test_a_recorded_stream_has_whole_lines_and_is_replayed_without_real_names(
-    tmp_path: Path,
-) -> None:
-    raw, clean, path = tmp_path / "raw.gz", tmp_path / "clean.gz", attached_path("17")
-    recorder = RecordingIo(FakeIo(), raw, Header(1000.0, "slurm", "me", "/runs", attached={"17": "SSH"}))
-    kept: list[bytes] = []
-
-    def keep(lines: bytes) -> None:
-        kept.append(lines)
-        recorder.append(path, lines)
-
-    script = (
-        f"printf '%s' '{_HOST[:20]}'; sleep 0.4; printf '%s\\n%s\\n' '{_HOST[20:]}' '{_HOST}'; printf torn"
-    )
-    StreamSource("17", ("sh", "-c", script), dict(os.environ), keep=keep).run(
-        lambda reading: None, threading.Event()
-    )
-    recorder.close()
-    assert b"".join(kept).decode() == f"{_HOST}\n" * 2
-    names = Names()
-    names.hosts.add("node1")
-    anonymize(open_recording(raw), names, clean)
-    recording = open_recording(clean)
-    assert recording.header.attached == {"17": "SSH"}
-    (reading,) = RecordedStream(ReplayIo(recording), "17", path, Rung.SSH, 1.0).poll()
-    assert isinstance(reading.payload, TelemetryChunk)
-    assert reading.payload.rung is Rung.SSH
-    assert [sample.time_s for sample in reading.payload.samples] == [5.0, 5.0]
-    assert all("node" not in sample.node for sample in reading.payload.samples)
 
 
 def test_a_missing_command_is_a_reading_with_an_error() -> None:
