@@ -52,23 +52,12 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return 1
     begin_attach(action, settings)
     printer = _Printer(args.format == "json")
-    return _follow(streams(action, args.target, os.environ), printer)
+    (stream,) = streams(action, args.target, os.environ)
+    return _follow(stream, printer)
 
 
-def _follow(sources: tuple[StreamSource, ...], printer: _Printer) -> int:
-    stop = threading.Event()
-    *others, first = sources
-    threads = [
-        threading.Thread(target=source.run, args=(printer.take, stop), daemon=True) for source in others
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        first.run(printer.take, stop)
-        for thread in threads:
-            thread.join()
-    finally:
-        stop.set()
+def _follow(stream: StreamSource, printer: _Printer) -> int:
+    stream.run(printer.take, threading.Event())
     if printer.problem is not None:
         raise printer.problem
     if not printer.has_measured:
@@ -89,18 +78,16 @@ class _Printer:
         self.problem: OSError | None = None
         """Why standard output takes no more: its reader has left, or its disk is full."""
         self._is_json = is_json
-        self._lock = threading.Lock()
 
     def take(self, reading: Reading) -> None:
-        with self._lock:
-            self.error = reading.error or self.error
-            if isinstance(reading.payload, TelemetryChunk):
-                self.has_measured = True
-                try:
-                    self._print(reading.payload, reading.time_s)
-                except OSError as problem:
-                    self.problem = problem
-                    raise
+        self.error = reading.error or self.error
+        if isinstance(reading.payload, TelemetryChunk):
+            self.has_measured = True
+            try:
+                self._print(reading.payload, reading.time_s)
+            except OSError as problem:
+                self.problem = problem
+                raise
 
     def _print(self, chunk: TelemetryChunk, now_s: float) -> None:
         for text in self._lines(chunk, now_s):

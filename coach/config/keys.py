@@ -285,7 +285,7 @@ _SWITCH_SAYS: Mapping[Switch, str] = {
     Switch.HOLD: "scontrol hold and release.",
     Switch.REQUEUE: "scontrol requeue.",
     Switch.TIMELIMIT: "scontrol update TimeLimit.",
-    Switch.ATTACH: "A job step, or an ssh, that measures inside a running job of the user's.",
+    Switch.ATTACH: "A job step that measures inside a running job of the user's.",
     Switch.SHELL: "A job step with a shell in a running job of the user's.",
     Switch.STACKS: "A job step that takes the stacks of the ranks of a running job of the user's.",
     Switch.JOB_VERDICT: "Checking a Slurm job at its end, on its node.",
@@ -417,13 +417,6 @@ _KEYS = (
         "notices.ways",
     ),
     Key("notify.command", COMMAND, "The program that is run for each such notice.", "notices.command"),
-    Key(
-        "telemetry.ssh",
-        FLAG,
-        "Allow `coach attach` to reach a job's nodes by ssh if no step can run beside the job's own.",
-        "is_ssh_allowed",
-        from_text=_from_flag,
-    ),
     Key(
         "cohort.roster",
         PATH,

@@ -152,9 +152,6 @@ class Settings:
 
     Key `slurm.sbatch_timeout_s`.
     """
-    is_ssh_allowed: bool = False
-    """True: `coach attach` may reach a job's nodes by ssh if no step can run beside the job's own. Key
-    `telemetry.ssh`."""
     theme: str = DEFAULT_THEME
     """The colour theme of the screens. Key `theme`."""
     notices: NoticeSettings = field(default_factory=NoticeSettings)

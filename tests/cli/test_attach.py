@@ -16,7 +16,7 @@ from coach.sources.slurm.overlap_step import StreamSource
 
 record = '{"kind": "host", "node": "n1", "time_s": 1000.0, "cpu_pct": 5}'
 source = StreamSource("17", ("yes", record), dict(os.environ))
-raise SystemExit(guarded(lambda: _follow((source,), _Printer(False))))
+raise SystemExit(guarded(lambda: _follow(source, _Printer(False))))
 """
 
 

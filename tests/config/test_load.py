@@ -87,7 +87,7 @@ def test_an_unknown_key_comes_with_the_nearest_known_one(tmp_path: Path) -> None
     ("text", "hint"),
     [
         ("[Launch]\npartition = 'gpu'", "did you mean launch?"),
-        ("[telemetry]\ninterval_s = 1", "known keys: telemetry.ssh"),
+        ("[notify]\ninterval_s = 1", "known keys: notify.ways, notify.command"),
         ("[keys]\nfinds = 'x'", "did you mean keys.find?"),
     ],
 )

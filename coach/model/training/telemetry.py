@@ -15,7 +15,6 @@ class Rung(StrEnum):
     SAMPLER = "the sampler beside the training"
     STEP = "a step in the job (srun --overlap)"
     SSTAT = "sstat"
-    SSH = "ssh"
 
 
 @dataclass(frozen=True, slots=True)

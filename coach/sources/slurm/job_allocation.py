@@ -18,7 +18,6 @@ from coach.sources.slurm.gres import parse_gres
 from coach.sources.slurm.text import parse_whole
 
 _NUM_NODES = re.compile(r"^   NumNodes=(\d{1,15})", re.MULTILINE)
-_NODE_LIST = re.compile(r"^   NodeList=(\S+)$", re.MULTILINE)
 _ON_NODES = re.compile(r"^     Nodes=\S+ CPU_IDs=\S* Mem=(?P<mem>\d{1,15}) GRES=(?P<gres>\S*)$", re.MULTILINE)
 _ASKED_GPUS = re.compile(r"^   TresPer\w+=\S*gpu", re.MULTILINE)
 
@@ -27,8 +26,6 @@ _ASKED_GPUS = re.compile(r"^   TresPer\w+=\S*gpu", re.MULTILINE)
 class Allocation:
     """The resources of a job on its nodes."""
 
-    nodes: str | None
-    """A node set expression."""
     num_nodes: int
     memory_mib: int | None
     """MiB on the node with the least; None: all memory of the node, or not reported."""
@@ -52,9 +49,7 @@ def parse_allocation(text: str) -> Allocation | None:
         sum(item.count or 0 for item in parse_gres(match["gres"]) if item.name == "gpu") for match in on_nodes
     }
     is_untold = len(gpus) == 1 and not _ASKED_GPUS.search(text)
-    nodes = _NODE_LIST.findall(text)
     return Allocation(
-        nodes[-1] if nodes else None,
         int(num_nodes[-1]),
         min(memory) if min(memory) > 0 else None,
         (gpus.pop() or None) if is_untold else None,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import selectors
-import shlex
 import subprocess
 import threading
 import time
@@ -75,15 +74,6 @@ def ask_why_no_step(io: Io) -> str | None:
     return why_no_step(io.run(VERSION_QUERY).text)
 
 
-def ssh_command(node: str, raw_job_id: str, sampler: Sequence[str]) -> tuple[str, ...]:
-    """The exact ssh command: it never asks for a password; the sampler gets the job id to find the job's
-    processes."""
-    options = ("-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=8", "-o", "ServerAliveInterval=10")
-    # The remote shell splits the command again, so it is one word here.
-    command = shlex.join(("env", f"SLURM_JOB_ID={raw_job_id}", *sampler, "--node", node))
-    return ("ssh", *options, "--", node, command)
-
-
 def _end_words(stderr: str) -> str:
     """Why the step ended. Slurm's message about a step that ends with its job would look like a failure."""
     ended = _ENDED_BY_SLURM.search(stderr)
@@ -97,17 +87,10 @@ class StreamSource:
 
     name = "stream"
 
-    def __init__(
-        self,
-        target: str,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        rung: Rung = Rung.STEP,
-    ) -> None:
+    def __init__(self, target: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self._target = target
         self._argv = tuple(argv)
         self._env = env
-        self._rung = rung
         self._torn = b""
         self._words = b""
         self.has_ended = False
@@ -155,7 +138,7 @@ class StreamSource:
                         num_bad += bad
                 is_due = time.monotonic() >= due_s or not selector.get_map()
                 if (samples or num_bad) and is_due:
-                    chunk = TelemetryChunk(self._target, tuple(samples), self._rung)
+                    chunk = TelemetryChunk(self._target, tuple(samples), Rung.STEP)
                     emit(Reading(self.name, time.time(), 0.0, chunk, None, self._target, num_bad))
                     samples, num_bad, due_s = [], 0, time.monotonic() + _BATCH_S
 

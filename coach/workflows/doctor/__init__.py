@@ -102,8 +102,7 @@ def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tu
             parse_jobs(text, result.query.separator, result.query.record_end) if not error else ((), 0)
         )
         queue = slurm.judge_queue(len(jobs), num_bad, error)
-        lock = settings.lock_of("telemetry.ssh")
-        return [queue, *look_at_telemetry(jobs, _ask_config(io)[0], settings.is_ssh_allowed, io, lock)]
+        return [queue, *look_at_telemetry(jobs, _ask_config(io)[0], io)]
 
     def look_at_accounting() -> list[Check]:
         error = failure_of(io.run(ACCOUNTING_QUERY))

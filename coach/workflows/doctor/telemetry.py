@@ -11,11 +11,9 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from coach.model.judging.doctor_report import OK, UNKNOWN, WARNING, Check, CheckState
-from coach.model.launching.site import Lock
 from coach.model.slurm.cluster import Job
-from coach.sources.io import CommandResult, Io, Query
+from coach.sources.io import CommandResult, Io
 from coach.sources.slurm.job_allocation import steps_query
-from coach.sources.slurm.node_sets import expand_nodes
 from coach.sources.slurm.overlap_step import VERSION_QUERY, why_no_step
 from coach.sources.slurm.text import failure_words
 
@@ -24,24 +22,14 @@ _NO_JOB = "not tried: you have no running job"
 _MAX_JOBS = 20
 
 
-def look_at_telemetry(
-    jobs: Sequence[Job],
-    config: Mapping[str, str] | None,
-    is_ssh_allowed: bool,
-    io: Io,
-    lock: Lock | None = None,
-) -> list[Check]:
-    """All rungs. `jobs` are the user's own; `lock` is the site's on ssh."""
+def look_at_telemetry(jobs: Sequence[Job], config: Mapping[str, str] | None, io: Io) -> list[Check]:
+    """All rungs. `jobs` are the user's own."""
     running = [job for job in jobs if job.state == "RUNNING" and job.raw_job_id is not None]
     ids = [job.raw_job_id for job in running[:_MAX_JOBS] if job.raw_job_id is not None]
-    node = next((name for job in running for name in expand_nodes(job.nodes)), None)
     return [
         judge_sampler(find_spec("pynvml") is not None),
         judge_step(io.run(VERSION_QUERY)),
         judge_sstat(config, io.run(steps_query(ids)) if ids else None),
-        judge_ssh(
-            is_ssh_allowed, io.run(_try_ssh(node)) if is_ssh_allowed and node is not None else None, lock
-        ),
     ]
 
 
@@ -81,26 +69,6 @@ def judge_sstat(config: Mapping[str, str] | None, result: CommandResult | None) 
     if result.returncode != 0:
         return _check(name, WARNING, "refused", _said(result))
     return _check(name, OK, "answers (exit status 0)", what)
-
-
-def judge_ssh(is_allowed: bool, result: CommandResult | None, lock: Lock | None = None) -> Check:
-    """Whether the nodes of the user's jobs can be reached without Slurm."""
-    if not is_allowed and lock is not None:
-        return _check("ssh", OK, "off", f"locked by the site: {lock.reason} ({lock.origin})")
-    if not is_allowed:
-        because = "you decide; coach uses ssh only where no step can start beside the job's own"
-        return _check("ssh", OK, "off", because, "telemetry.ssh = true")
-    if result is None:
-        return _check("ssh", OK, _NO_JOB)
-    if result.returncode == 0:
-        return _check("ssh", OK, "works (exit status 0)")
-    todo = "ask the site whether ssh to the nodes of one's jobs is allowed (pam_slurm_adopt)"
-    return _check("ssh", WARNING, "refused", _said(result), todo)
-
-
-def _try_ssh(node: str) -> Query:
-    options = ("-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2")
-    return Query("ssh", ("ssh", *options, "--", node, "true"))
 
 
 def _said(result: CommandResult) -> str:

@@ -8,7 +8,7 @@ first: the version, the memory that is left, and whether a sampler is there alre
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from coach import runs
 from coach.analysis.jobs.eligible_jobs import parts_of, why_not
@@ -17,7 +17,6 @@ from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
 from coach.launch.submit import client_environment
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import JobAction, QueuedJob, Step, Verb
-from coach.model.training.telemetry import Rung
 from coach.sources.follow import describe
 from coach.sources.io import Io
 from coach.sources.slurm.job_allocation import (
@@ -28,8 +27,7 @@ from coach.sources.slurm.job_allocation import (
     parse_steps,
     steps_query,
 )
-from coach.sources.slurm.node_sets import expand_nodes
-from coach.sources.slurm.overlap_step import StreamSource, ask_why_no_step, ssh_command, step_command
+from coach.sources.slurm.overlap_step import StreamSource, ask_why_no_step, step_command
 from coach.sources.slurm.text import failure_of
 from coach.workflows.jobs.own_jobs import Named, look_up, run_dir_of
 from coach.workflows.readonly import refuse_if_readonly
@@ -38,15 +36,10 @@ LEAST_MEMORY_MIB = 200.0
 """A sampler needs a fifth of this; a job with less memory left may be killed for what coach adds."""
 _SILENT_S = 60.0
 """A sampler that has written nothing for this long has stopped."""
-_MAX_SSH_NODES = 8
 
 _COST = (
     "it costs one job step and one row in the accounting; the job's own steps start and continue beside "
     "it, and it ends with the job"
-)
-_SSH_COST = (
-    "it costs the job nothing in Slurm; it sees the GPUs that the site shows to an ssh: all of the node, "
-    "the job's, or none"
 )
 
 
@@ -62,7 +55,9 @@ def plan_attach(
     sampler = (python, str(code / "coach" / "node"), "sample", "--stream")
     why_not_step = ask_why_no_step(io)
     if why_not_step is not None:
-        return _by_ssh(row, allocation, sampler, settings, why_not_step)
+        raise UserError(
+            f"job {row.job_id}: {why_not_step}", "start the training with `srun … coach run -- COMMAND`"
+        )
     argv = step_command(row.raw_job_id, allocation.num_nodes, allocation.num_gpus_untold, sampler)
     return JobAction(
         Verb.ATTACH, (Step(argv, (row.job_id,)),), notes=(_COST, _memory_note(row, allocation, io))
@@ -80,8 +75,7 @@ def begin_attach(action: JobAction, settings: Settings) -> None:
 
 def streams(action: JobAction, target: str, env: Mapping[str, str]) -> tuple[StreamSource, ...]:
     """One source for each command of the confirmed action."""
-    rung = Rung.SSH if action.steps[0].argv[0] == "ssh" else Rung.STEP
-    return tuple(StreamSource(target, step.argv, client_environment(env), rung) for step in action.steps)
+    return tuple(StreamSource(target, step.argv, client_environment(env)) for step in action.steps)
 
 
 def _one_running(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> tuple[Named, QueuedJob]:
@@ -155,22 +149,3 @@ def _memory_note(row: QueuedJob, allocation: Allocation, io: Io) -> str:
         "steps); "
         "the sampler takes about 40 on each node"
     )
-
-
-def _by_ssh(
-    row: QueuedJob, allocation: Allocation, sampler: Sequence[str], settings: Settings, why_no_step: str
-) -> JobAction:
-    """Measure by ssh, the next rung; only if the user's config allows ssh to the nodes."""
-    if not settings.is_ssh_allowed:
-        raise UserError(
-            f"job {row.job_id}: {why_no_step}",
-            "where the site allows ssh to the nodes of a job: telemetry.ssh = true; "
-            "or start the training with `srun … coach run -- COMMAND`",
-        )
-    nodes = expand_nodes(allocation.nodes)
-    if not 0 < len(nodes) <= _MAX_SSH_NODES:
-        raise UserError(
-            f"job {row.job_id}: {why_no_step}; by ssh at most {_MAX_SSH_NODES} nodes are measured"
-        )
-    steps = tuple(Step(ssh_command(node, row.raw_job_id, sampler), (row.job_id,)) for node in nodes)
-    return JobAction(Verb.ATTACH, steps, notes=(f"{why_no_step}; so by ssh", _SSH_COST))

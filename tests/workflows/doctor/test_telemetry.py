@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coach.model.judging.doctor_report import Check, CheckState
-from coach.model.launching.site import Lock
 from coach.sources.io import CommandResult, Query
-from coach.workflows.doctor.telemetry import judge_ssh, judge_sstat, judge_step
+from coach.workflows.doctor.telemetry import judge_sstat, judge_step
 
 
 def answer(status: int, stdout: str = "", stderr: str = "", error: str | None = None) -> CommandResult:
@@ -44,17 +43,3 @@ def test_a_site_whose_accounting_measures_no_gpu_says_so() -> None:
         "refused",
         "no steps running for job 17 (sstat: exit status 1)",
     )
-
-
-def test_ssh_that_the_site_locked_is_not_offered() -> None:
-    locked = judge_ssh(False, None, Lock("no ssh to nodes", "/etc/coach/site.toml:31"))
-    assert locked.todo is None
-    assert locked.because == "locked by the site: no ssh to nodes (/etc/coach/site.toml:31)"
-
-
-def test_ssh_is_off_until_it_is_allowed_and_then_reports_the_node_s_answer() -> None:
-    assert judge_ssh(False, None).todo == "telemetry.ssh = true"
-    assert judge_ssh(True, None).value == "not tried: you have no running job"
-    assert judge_ssh(True, answer(0)).state is CheckState.OK
-    refused = judge_ssh(True, answer(255, stderr="Permission denied (publickey).\n"))
-    assert refused.because == "Permission denied (publickey). (sstat: exit status 255)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +10,10 @@ import pytest
 
 from coach import runs
 from coach.model.errors import UserError
-from coach.model.reading import Reading, TelemetryChunk
 from coach.model.slurm.job_action import JobAction
-from coach.model.training.telemetry import Rung
 from coach.sources.machine.user import user_name
-from coach.workflows.jobs.attach import begin_attach, plan_attach, streams
+from coach.workflows.jobs.attach import begin_attach, plan_attach
 from tests.sources.scripted_io import captured
-from tests.waiting import wait_until
 from tests.workflows.test_launching import World, queued
 
 
@@ -61,29 +57,11 @@ def test_unknown_memory_is_a_note_and_short_memory_is_a_refusal(world: World) ->
     assert "200 MiB must be left" in refused.value.hint
 
 
-def test_before_22_05_it_is_off_and_ssh_takes_its_place_only_where_it_was_allowed(world: World) -> None:
+def test_before_22_05_it_is_off_and_says_what_to_do(world: World) -> None:
     world.client("srun", "echo slurm 21.08.8")
     with pytest.raises(UserError, match=r"Slurm 21\.08\.8: before 22\.05") as refused:
         planned(world)
-    assert "telemetry.ssh = true" in (refused.value.hint or "")
-    world.settings = replace(world.settings, is_ssh_allowed=True)
-    action = planned(world)
-    assert [step.argv[0] for step in action.steps] == ["ssh", "ssh"]
-    assert all("BatchMode=yes" in command and "SLURM_JOB_ID=17" in command for command in action.commands)
-    assert action.steps[1].argv[-1].endswith("sample --stream --node node3")
-    world.client("ssh", 'for last; do :; done; exec sh -c "$last"')
-    begin_attach(action, world.settings)
-    readings: list[Reading] = []
-    stop = threading.Event()
-    source = streams(action, "17", world.env)[1]
-    thread = threading.Thread(target=source.run, args=(readings.append, stop))
-    thread.start()
-    wait_until(lambda: readings, 10, "the sampler over there is read")
-    stop.set()
-    thread.join(20)
-    assert isinstance(readings[0].payload, TelemetryChunk), readings[0].error
-    assert readings[0].payload.rung is Rung.SSH
-    assert {sample.node for sample in readings[0].payload.samples} == {"node3"}
+    assert "coach run -- COMMAND" in (refused.value.hint or "")
 
 
 @pytest.mark.parametrize("job_id", ["17", "17_1"])
