@@ -19,14 +19,6 @@ LOOK_INTERVAL_S = 20.0
 Load = Callable[[Mapping[str, str]], Settings]
 
 
-def reload_if_changed(settings: Settings, env: Mapping[str, str], read: Load = load) -> Settings | None:
-    """The new settings if one of the files changed, appeared or disappeared; None if not. Raises UserError if
-    a file is invalid."""
-    if all(stamp(file.path) == file for file in settings.files):
-        return None
-    return read(env)
-
-
 class Follower:
     """Checks the files again and again. `settings` are those in force."""
 
@@ -38,16 +30,17 @@ class Follower:
         self._read = read
 
     def look(self) -> bool:
-        """True for news: other settings, or a problem to report."""
+        """True if a file changed, appeared or disappeared: there are other settings, or a problem to
+        report."""
         stamps = tuple(stamp(file.path) for file in self.settings.files)
+        if stamps == self.settings.files:
+            return False
         try:
-            changed = reload_if_changed(self.settings, self._env, self._read)
+            changed = self._read(self._env)
         except UserError as problem:
             self.problem = f"{problem.message}; the earlier settings stay in force"
             self.settings = replace(self.settings, files=stamps)  # read again only after the next change
             return True
-        if changed is None:
-            return False
         self.settings, self.problem = _in_the_same_place(changed, self.settings), None
         return True
 

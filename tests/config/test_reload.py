@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from coach import config
-from coach.config.reload import Follower, reload_if_changed
-from coach.model.errors import UserError
+from coach.config.reload import Follower
 from coach.model.reading import Reading
 from coach.sources.io import SystemIo
 from coach.workflows.watching.settings_source import SettingsSource
@@ -23,7 +22,7 @@ def test_nothing_is_read_while_nothing_changed(place: Place) -> None:
     def refuse(env: object) -> config.Settings:
         raise AssertionError("read again")
 
-    assert reload_if_changed(settings, place.environment, refuse) is None
+    assert not Follower(settings, place.environment, refuse).look()
 
 
 @pytest.mark.parametrize("which", ["site", "user", "remembered"])
@@ -36,10 +35,10 @@ def test_a_file_that_changes_comes_or_goes_is_read(place: Place, which: str) -> 
         (place.user_file.parent / "remembered.toml").write_text('["tiger".launch]\nqos = "new"\n')
     else:
         place.site(text) if which == "site" else place.user(text)
-    changed = reload_if_changed(settings, place.environment)
-    assert changed is not None
-    assert changed.launch.qos == "new"
-    assert reload_if_changed(changed, place.environment) is None
+    follower = Follower(settings, place.environment)
+    assert follower.look()
+    assert follower.settings.launch.qos == "new"
+    assert not follower.look()
 
 
 def test_a_missing_site_file_that_was_named_is_an_error_when_it_goes(place: Place) -> None:
@@ -47,8 +46,9 @@ def test_a_missing_site_file_that_was_named_is_an_error_when_it_goes(place: Plac
     env = place.environment
     settings = config.load(env)
     site.unlink()
-    with pytest.raises(UserError, match="no such file"):
-        reload_if_changed(settings, env)
+    follower = Follower(settings, env)
+    assert follower.look()
+    assert "no such file" in (follower.problem or "")
 
 
 def test_a_broken_new_file_is_reported_once_and_the_old_settings_stay(place: Place) -> None:

@@ -37,7 +37,7 @@ class Switch(StrEnum):
     REQUEUE = "requeue"
     TIMELIMIT = "timelimit"
     ATTACH = "attach"
-    """A job step, or ssh, that measures inside a running job."""
+    """A job step that measures inside a running job."""
     SHELL = "shell"
     """A shell in a job step."""
     STACKS = "stacks"
