@@ -69,7 +69,6 @@ FREE_KEYS: Mapping[str, str] = {
     "run_directory/run:remedies.*": _OF_RECIPE,
     "run_directory/run:ladder.rungs[].set": _OF_RECIPE,
     "ladders:ladders[].rungs[].set": _OF_RECIPE,
-    "run_directory/run:configs[].changes.*": "old and new, of any type",
     "resources": "options of the scheduler, more with each version",
     "requires": "packages",
     "dataset": _OF_TRAINER,

@@ -20,11 +20,6 @@ def show_offer(offered: RelaunchOffer) -> None:
         say(line)
     for name, old, new in offered.changes:
         say(f"  {name}: {old} → {new}")
-    for copy in offered.plan.copies:
-        say(
-            f"  {copy.source} stays unchanged: the run gets a copy with new values of "
-            f"{', '.join(copy.changes)}"
-        )
     learning = "changes the training result: it will differ from the parent's"
     say(f"  this {learning if offered.fix.changes_learning else 'does not change the training result'}")
     for line in offered.plan.warnings:

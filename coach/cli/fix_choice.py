@@ -117,4 +117,5 @@ def with_another(error: UserError, found: Sequence[Numbered], remedy: Remedy, na
     if not order:
         return error
     another = f"`coach fix {name} {rule} --number {order[0].number}`: {order[0].remedy.fix.title}"
-    return UserError(error.message, "; ".join(filter(None, (error.hint, f"another fix is {another}"))))
+    hint = "; ".join(filter(None, (error.hint, f"another fix is {another}")))
+    return UserError(error.message, hint, diff=error.diff)

@@ -22,7 +22,7 @@ from coach.sources.io import Io
 from coach.workflows.jobs.lost_work import lost_of_job
 from coach.workflows.judging.check import Checked
 from coach.workflows.judging.judge import rules_of
-from coach.workflows.launching.config_advice import advise
+from coach.workflows.launching.config_advice import lines_to_change
 from coach.workflows.launching.foreign_fix import ForeignFix, ForeignFixes, fixes_of_job
 
 
@@ -67,8 +67,13 @@ def with_advice(error: UserError, checked: Checked, rule: str | None, settings: 
     ]
     if run is None or not findings:
         return error
-    seen = checked.snapshot, checked.history
-    return advise(error, run, findings, seen, rules_of(settings))
+    try:
+        lines = lines_to_change(run, findings, checked.snapshot, checked.history, rules_of(settings))
+    except UserError:
+        return error
+    if not lines:
+        return error
+    return UserError(error.message, "nothing was written: these lines would do it", error.exit_status, lines)
 
 
 def other_fixes(name: str, codes: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
 
 from coach.analysis.jobs.batch_script import PARAMETER_OF_OPTION, PRECISIONS, spelt_precision
@@ -29,6 +30,8 @@ _FLOAT = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _BOOLS = {"true": True, "false": False}
 _TYPES = frozenset({"int", "float", "str"})
 _LARGEST = 1 << 63
+_NO_SINGLE_VALUE = frozenset({"action", "nargs", "is_flag", "multiple", "count"})
+"""Keyword arguments that make an option take no value, or several."""
 PLAIN = re.compile(r"[\w.+:/@, -]{1,200}")
 """A value that coach can show and set again. Any other value stays as it is."""
 
@@ -40,6 +43,28 @@ class Form(StrEnum):
     JOINT = "--lr=0.1"
     PAIR = "lr=0.1"
     FLAG = "--amp"
+    FILE = "lr: 0.1"
+    """In a config file; no word of the command line changes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One value of a config file."""
+
+    file: Path
+    line: int
+    """Counted from 1."""
+    name: str
+    """Its keys from the top of the file, joined by dots: `optim.lr`."""
+    value: Scalar
+
+    def change(self, value: Scalar) -> str:
+        """The change that the file's owner has to make: `conf.yaml:4: train.batch_size: 32 → 16`."""
+        old = show(self.value)
+        new = spelt_like(old, value)
+        if isinstance(value, float) and "." not in new:
+            new = new.replace("e", ".0e")  # YAML 1.1 reads 5e-05 as text
+        return f"{self.file}:{self.line}: {self.name}: {old} → {new}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +77,9 @@ class OwnOption:
     """The program's name for it: `--learning_rate`, or `optimizer.lr` for Hydra."""
     form: Form
     place: int | None
-    """Index of the option among the words; None: only the program's text declares it."""
+    """Index of the option among the words; None: only the program's text or a config file declares it."""
+    held: ConfigValue | None = None
+    """The value that it has in a config file."""
 
 
 def read_options(
@@ -102,9 +129,8 @@ def with_values(
         if each.form is Form.FLAG:
             _set_flag(each, value, changed, behind)
         elif each.place is None:
-            behind += (
-                [f"{each.option}={show(value)}"] if each.form is Form.PAIR else [each.option, show(value)]
-            )
+            text = show(value) if each.held is None else spelt_like(show(each.held.value), value)
+            behind += [f"{each.option}={text}"] if each.form is Form.PAIR else [each.option, text]
         elif each.form is Form.APART:
             changed[each.place + 1] = spelt_like(words[each.place + 1], value)
         else:
@@ -173,10 +199,10 @@ def _values_behind(words: Sequence[str], index: int, form: Form | None) -> list[
 
 
 def _option(option: str, text: str, form: Form, place: int | None) -> OwnOption:
-    return OwnOption(Parameter(option, *_typed(text), ""), option, form, place)
+    return OwnOption(Parameter(option, *typed(text), ""), option, form, place)
 
 
-def _typed(text: str) -> tuple[str, Scalar]:
+def typed(text: str) -> tuple[str, Scalar]:
     """The type of a typed value, and the value in that type."""
     if _INT.fullmatch(text):
         return "int", int(text)
@@ -192,35 +218,44 @@ def is_finite(value: Scalar) -> bool:
     return isinstance(value, str) or abs(value) <= sys.float_info.max
 
 
-def _declared(source: str) -> Iterator[OwnOption]:
-    """The options that argparse calls in the text declare with literal values."""
+def _declarations(source: str) -> Iterator[tuple[str, Mapping[str, ast.expr]]]:
+    """The long name and the keyword arguments of each option that the text declares to argparse or click."""
     try:
         tree = parse_source(source)
     except SyntaxError:
         return
     for node in ast.walk(tree):
-        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if is_call and node.func.attr == "add_argument":  # type: ignore[attr-defined]
-            option = _declaration(node)  # type: ignore[arg-type]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            names = map(_literal, node.args) if node.func.attr in ("add_argument", "option") else ()
+            option = next((name for name in names if isinstance(name, str) and name.startswith("--")), None)
             if option is not None:
-                yield option
+                yield option, {each.arg: each.value for each in node.keywords if each.arg is not None}
 
 
-def _declaration(call: ast.Call) -> OwnOption | None:
-    names = [_literal(each) for each in call.args]
-    option = next((name for name in names if isinstance(name, str) and name.startswith("--")), None)
-    said = {each.arg: each.value for each in call.keywords if each.arg is not None}
-    if option is None or "nargs" in said:
-        return None
-    help_ = _literal(said.get("help"))
-    text = " ".join(help_.split()) if isinstance(help_, str) else ""
-    if "action" in said:
-        is_flag = _literal(said["action"]) == "store_true"
-        return OwnOption(Parameter(option, "bool", False, text), option, Form.FLAG, None) if is_flag else None
-    default = _literal(said.get("default"))
-    kind = _type_of(said.get("type"), default)
-    value = _converted(kind, default)
-    return _with_choices(option, kind, value, text, said) if kind is not None and value is not None else None
+def value_options(source: str) -> dict[str, str]:
+    """Key → name of each declared option that takes one value, with or without a default."""
+    return {
+        option_key(option): option for option, said in _declarations(source) if _takes_value(option, said)
+    }
+
+
+def _takes_value(option: str, said: Mapping[str, ast.expr]) -> bool:
+    return "/" not in option and _NO_SINGLE_VALUE.isdisjoint(said)
+
+
+def _declared(source: str) -> Iterator[OwnOption]:
+    """The options that are declared with literal defaults."""
+    for option, said in _declarations(source):
+        help_ = _literal(said.get("help"))
+        text = " ".join(help_.split()) if isinstance(help_, str) else ""
+        if _literal(said.get("action")) == "store_true" or _literal(said.get("is_flag")) is True:
+            yield OwnOption(Parameter(option, "bool", False, text), option, Form.FLAG, None)
+        elif _takes_value(option, said):
+            default = _literal(said.get("default"))
+            kind = _type_of(said.get("type"), default)
+            value = _converted(kind, default)
+            if kind is not None and value is not None:
+                yield _with_choices(option, kind, value, text, said)
 
 
 def _with_choices(

@@ -1,36 +1,55 @@
-"""The config files that an own program's command line names: their values as parameters, and a changed copy.
+"""The values of the config files that an own program's command line names, as its parameters.
 
-A person's file is never written. If values differ, the run gets a copy in its own directory, and the copy's
-path replaces the file's on the command line. If a copy would not mean the same, the launch is refused, and
-the refusal shows the change as a diff.
+A person's file is never written. A parameter whose value stands in a file is changed on the command line, if
+the program takes it there: as Hydra's `key=value`, or by an option that has the key's name. A launch that
+needs another value of any other key is refused with the line of the file to change.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from coach.analysis.jobs.batch_script import PARAMETER_OF_OPTION
-from coach.launch import config_text
-from coach.launch.config_text import ConfigValue, read_values, with_changes
-from coach.launch.own_arguments import PLAIN, Form, OwnOption, as_known, option_key, with_values
+from coach.late import LateModule
+from coach.launch.own_arguments import (
+    PLAIN,
+    ConfigValue,
+    Form,
+    OwnOption,
+    as_known,
+    is_finite,
+    option_key,
+    typed,
+    value_options,
+    with_values,
+)
 from coach.launch.parameters import Parameter, show
-from coach.model.errors import UserError
-from coach.model.launching.launch import ConfigCopy, Scalar
+from coach.model.launching.launch import Scalar
+from coach.model.toml_lines import KeyPath, key_lines
+from coach.model.toml_text import parse_toml
 from coach.node.secret_words import mask_command, mask_text
 from coach.runs import expand_home
 from coach.trusted import read_trusted
 
-FOLDER = "config"
-"""The folder of a run that holds its changed copies."""
-MARKER = "COACH_CONFIG_FILE"
-"""The line that ends a copy's text in the script."""
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = LateModule("yaml")
+
+SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+_MAX_BYTES = 64 << 10
+"""A longer file holds data. PyYAML reads about 200 KB each second."""
+_MAX_DEPTH = 100
+"""The most nested brackets allowed in YAML: PyYAML checks all open brackets at each word, and 300 took 1.4 s.
+"""
+_BRACKETS = re.compile(r"[\[\]{}]")
+_KEY = re.compile(r"[\w-]+")
 _OPTION = re.compile(
     r"-c|-{0,2}(?:[\w.-]*[_.-])?(?:config|cfg|conf|deepspeed|hparams|params)(?:[_-](?:file|path))?"
 )
@@ -41,7 +60,7 @@ _HYDRA_OPTIONS = MappingProxyType(
     {"--config-name": "name", "-cn": "name", "--config-path": "path", "-cp": "path"}
 )
 _MAX_KEYS = 100
-"""Of a file with more values, only those with a name that rules use become parameters, because a form shows
+"""Of files with more values, only those with a name that rules use become parameters, because a form shows
 all parameters."""
 _USUAL = MappingProxyType(
     {
@@ -69,368 +88,224 @@ _LIKELY = MappingProxyType(
     }
 )
 """Parameter → keys that probably mean it, such as mmengine's `samples_per_gpu`, `train_bs`, `lr0`."""
-_ALWAYS_BASES = frozenset({"_base_", "_BASE_", "defaults", "extends"})
-_BASES = frozenset({"base", "include", "includes", "inherit", "imports"})
-"""Keys by which a config names other configs, relative to its own directory."""
-_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp"})
-_IS_FILE = re.compile(r"[\w./-]+\.(?:ya?ml|json|toml|py)", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFile:
-    """A config file that the command line names, or that an option has as its default."""
+def read_values(path: Path, text: str) -> tuple[ConfigValue, ...]:
+    """The values of a YAML, JSON or TOML file in the order of the text, each with the line where it stands.
+    Left out are those that coach cannot show: long texts, secrets, numbers that are not finite.
 
-    path: Path
-    place: int | None
-    """Index of the word that names it; None: it is the default of an option in the program's text."""
-    option: str
-    """The option that names it; empty if the word stands alone."""
-    text: str
-    values: tuple[ConfigValue, ...]
-
-
-_Found = tuple[ConfigFile, ConfigValue]
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
-    """One value of a config file as a parameter."""
-
-    parameter: Parameter
-    file: ConfigFile
-    value: ConfigValue
+    Raises ValueError for text that is not in the format of the path's suffix, or is not a mapping.
+    """
+    try:
+        found = list(_toml_values(text) if path.suffix == ".toml" else _yaml_values(text, path.suffix))
+    except (yaml.YAMLError, RecursionError, IndexError) as error:
+        raise ValueError(str(error)) from None
+    values = (
+        ConfigValue(path, line, ".".join(keys), value)
+        for keys, value, line in found
+        if value is not None and all(map(_KEY.fullmatch, keys))
+    )
+    last = {each.name: each for each in values if _is_shown(each.name, each.value)}  # a key may occur twice
+    return tuple(last.values())
 
 
-@dataclass(frozen=True, slots=True)
-class OwnConfig:
-    """Parameters that the config files of a program add to those of its command line."""
-
-    files: tuple[ConfigFile, ...] = ()
-    keys: tuple[ConfigKey, ...] = ()
-    undecided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Parameter → the keys that could each mean it; coach chose none."""
-
-    def lines(self) -> tuple[str, ...]:
-        """Lines of the plan about the parameters that coach did not guess."""
-        return tuple(
-            f"{name} is not guessed: {' and '.join(places)} could be it; "
-            f"`parameters = {{ {name} = … }}` in coach.toml decides"
-            for name, places in self.undecided.items()
-        )
+def _is_shown(name: str, value: Scalar) -> bool:
+    if not is_finite(value) or (isinstance(value, str) and not PLAIN.fullmatch(value)):
+        return False
+    word = f"--{name}={show(value)}"
+    return mask_command([word]) == [word] and mask_text(word) == word
 
 
-def read_config(
-    words: Sequence[str], options: Sequence[OwnOption], directory: Path, named: Mapping[str, str]
-) -> OwnConfig:
-    """The parameters in config files. `named`: the name that rules and fixes use for a parameter → the
-    program's name. A file that cannot be read is skipped: the program itself reports it."""
-    return config_of_files(tuple(_files(words, options, directory)), options, named)
-
-
-def config_of_files(
-    files: tuple[ConfigFile, ...], options: Sequence[OwnOption], named: Mapping[str, str]
-) -> OwnConfig:
-    """The parameters in these files that the program's options do not set."""
-    found = [(file, value) for file in files for value in filter(_is_parameter, file.values)]
-    said = {each.parameter.name for each in options if each.place is not None}
-    declared = _declared(options, found)
-    keys: list[ConfigKey] = []
-    undecided: dict[str, tuple[str, ...]] = {}
-    for name, candidates in _candidates(found, named).items():
-        rivals = () if name in named else tuple(filter(None, [declared.get(name)]))
-        if name in said:
-            continue  # the command line sets it, and wins
-        if len(candidates) == 1 and not rivals:
-            keys.append(_key(name, *candidates[0]))
+def _yaml_values(text: str, suffix: str) -> Iterator[tuple[KeyPath, Scalar | None, int]]:
+    """Keys, value and line. YAML includes JSON, except for tabs as blanks. An aliased value is found once."""
+    if suffix == ".json":
+        text = text.replace("\t", " ")
+    depths = accumulate(1 if each in "[{" else -1 for each in _BRACKETS.findall(text))
+    if max(depths, default=0) > _MAX_DEPTH:
+        raise ValueError(f"more than {_MAX_DEPTH} brackets within each other")
+    top = yaml.compose(text, Loader=yaml.SafeLoader)
+    if not isinstance(top, yaml.MappingNode):
+        raise ValueError("no mapping")
+    waiting: list[tuple[KeyPath, yaml.Node]] = [((), top)]
+    seen: set[int] = set()
+    while waiting:
+        keys, node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.ScalarNode):
+            yield keys, _yaml_scalar(node), node.start_mark.line + 1
+        elif isinstance(node, yaml.MappingNode):
+            waiting += [((*keys, str(key.value)), held) for key, held in reversed(node.value)]
         else:
-            places = (f"{file.path.name}: {value.name}" for file, value in candidates)
-            undecided[name] = (*places, *rivals)
-    if len(found) <= _MAX_KEYS:
-        keys += _others(found, keys, {*said, *declared, *undecided})
-    return OwnConfig(files, tuple(keys), MappingProxyType(undecided))
+            waiting += [((*keys, str(index)), held) for index, held in reversed([*enumerate(node.value)])]
 
 
-def hydra_options(
-    program: Path, source: str, words: Sequence[str], options: Sequence[OwnOption], named: Mapping[str, str]
-) -> tuple[OwnOption, ...]:
-    """The values of the file that a Hydra application names in its decorator, or `words` in its place. A word
-    on the command line changes each. Values of the files in its `defaults` are not read."""
+def _yaml_scalar(node: yaml.ScalarNode) -> Scalar | None:
+    """The value, or None for a type that a parameter cannot have."""
+    text, kind = str(node.value), node.tag.rpartition(":")[2]
+    if node.style is not None:
+        return text
+    if kind == "bool":
+        return text.lower() in ("true", "yes", "on")
+    return typed(text)[1] if kind in ("int", "float", "str") else None  # to YAML 1.1, 1e-4 is text
+
+
+def _toml_values(text: str) -> Iterator[tuple[KeyPath, Scalar, int]]:
+    """Keys, value and line. The values in lists are left out."""
+    waiting: list[tuple[KeyPath, Any]] = [((), parse_toml(text))]
+    lines = key_lines(text)
+    while waiting:
+        keys, held = waiting.pop()
+        if isinstance(held, dict):
+            waiting += [((*keys, key), each) for key, each in reversed(held.items())]
+        elif isinstance(held, str | int | float):
+            # A key in an inline table has the line of the table.
+            places = (lines.get(keys[:length]) for length in range(len(keys), 0, -1))
+            yield keys, held, next(filter(None, places), 1)
+
+
+def named_values(
+    words: Sequence[str], options: Iterable[OwnOption], directory: Path, said: Mapping[str, Any]
+) -> tuple[ConfigValue, ...]:
+    """The values of the files that the command line names, or that an option has as its default. `said` are
+    values of the options that the launch sets. A file that cannot be read is skipped: the program itself
+    reports it."""
+    texts = [each for each in options if each.parameter.type == "str"]
+    placed = [each for each in texts if each.place is not None]
+    flags = {each.option for each in options if each.form is Form.FLAG}
+    named = [
+        *_named_files(with_values(words, placed, said), flags),
+        *(
+            (each.option, str(said.get(each.parameter.name, each.parameter.default)))
+            for each in texts
+            if each.place is None
+        ),
+    ]
+    files = dict.fromkeys(file for option, file in named if not option or _OPTION.fullmatch(option))
+    return tuple(value for file in files for value in _values_in(directory, file))
+
+
+def _named_files(words: Sequence[str], flags: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Each word that may name a file, behind the option whose value it is; empty if it stands alone."""
+    for before, word in pairwise(words):
+        if (pair := _PAIR.fullmatch(word)) is not None:
+            yield pair["option"], pair["file"]
+        else:
+            is_value = before.startswith("-") and "=" not in before and before not in flags
+            yield before if is_value else "", word
+
+
+def hydra_values(program: Path, source: str, words: Sequence[str]) -> tuple[ConfigValue, ...]:
+    """The values of the file that a Hydra application names in its decorator, or `words` in its place. Those
+    of the files in its `defaults` are not read."""
     decorator = _HYDRA.search(source)
     if decorator is None:
         return ()
     said = {each["what"]: each["value"] for each in _HYDRA_SAYS.finditer(decorator[0])}
-    said |= _hydra_words(words)
-    if "name" not in said:
-        return ()
-    folder = program.parent / said.get("path", ".")
-    name = said["name"] if said["name"].endswith(config_text.SUFFIXES) else f"{said['name']}.yaml"
-    files = tuple(_file(name, None, "", folder))
-    keys = config_of_files(files, options, named).keys
-    return tuple(OwnOption(key.parameter, key.value.name, Form.PAIR, None) for key in keys)
-
-
-def _hydra_words(words: Sequence[str]) -> dict[str, str]:
-    """`name` and `path` of the config, as far as Hydra's own options set them."""
-    said: dict[str, str] = {}
     for word, behind in pairwise((*words, "")):
         option, equals, value = word.partition("=")
         if option in _HYDRA_OPTIONS:
             said[_HYDRA_OPTIONS[option]] = value if equals else behind
-    return said
+    name = said.get("name", "")
+    return _values_in(
+        program.parent / said.get("path", "."), name if name.endswith(SUFFIXES) else f"{name}.yaml"
+    )
 
 
-def _declared(options: Iterable[OwnOption], found: Iterable[_Found]) -> dict[str, str]:
-    """Parameter → the option that the program's text declares for it. An option named like a key of a file is
-    left out: the file holds its value."""
-    spelt = {value.name.replace("-", "_") for _, value in found}
-    return {
-        each.parameter.name: each.option
-        for each in options
-        if each.place is None and option_key(each.option) not in spelt
-    }
-
-
-def _others(found: Iterable[_Found], keys: Iterable[ConfigKey], names: Collection[str]) -> list[ConfigKey]:
-    """The values for which rules have no name, by their own keys."""
-    taken = {(key.file.path, key.value.path) for key in keys}
-    used = {*names, *(key.parameter.name for key in keys)}
-    others: list[ConfigKey] = []
-    for file, value in found:
-        if (file.path, value.path) not in taken and value.name not in used:
-            used.add(value.name)
-            others.append(_key(value.name, file, value))
-    return others
-
-
-def _files(words: Sequence[str], options: Sequence[OwnOption], directory: Path) -> Iterator[ConfigFile]:
-    masked = mask_command(list(words))
-    flags = {each.option for each in options if each.form is Form.FLAG}
-    for index, word in enumerate(words[1:], start=1):
-        pair, before = _PAIR.fullmatch(word), words[index - 1]
-        file = pair["file"] if pair is not None else word
-        option = pair["option"] if pair is not None else before if before.startswith("-") else ""
-        if pair is None and ("=" in option or option in flags):
-            option = ""  # the option takes no value, or has it already
-        if masked[index] == word:
-            yield from _file(file, index, option, directory)
-    for each in options:
-        if each.place is None and isinstance(each.parameter.default, str):
-            yield from _file(each.parameter.default, None, each.option, directory)
-
-
-def _file(name: str, place: int | None, option: str, directory: Path) -> Iterator[ConfigFile]:
-    path = Path(directory, expand_home(name)) if not name.startswith("-") and "\0" not in name else None
-    if path is None or path.suffix not in config_text.SUFFIXES:
-        return
-    if option and not _OPTION.fullmatch(option):
-        return
+def _values_in(directory: Path, name: str) -> tuple[ConfigValue, ...]:
     try:
-        data = read_trusted(path, owner=None, follows_links=True, limit=config_text.MAX_BYTES)
-        text = data.decode("utf-8")
-        if "\0" not in text:
-            yield ConfigFile(path, place, option, text, read_values(text, path.suffix))
+        path = directory / expand_home(name)
+        if path.suffix not in SUFFIXES:
+            return ()
+        data = read_trusted(path, owner=None, follows_links=True, limit=_MAX_BYTES)
+        return read_values(path, data.decode("utf-8"))
     except (OSError, ValueError):
-        return
+        return ()
 
 
-def _is_parameter(value: ConfigValue) -> bool:
-    is_plain = not isinstance(value.value, str) or PLAIN.fullmatch(value.value) is not None
-    is_key = all(isinstance(key, str) and re.fullmatch(r"[\w-]+", key) for key in value.path)
-    return is_plain and is_key and not _is_secret(value)
+def as_options(values: Iterable[ConfigValue], options: Iterable[OwnOption], source: str) -> list[OwnOption]:
+    """The values of files as options of a program with the text `source`: in the form of its own option with
+    the key's name, if it takes one."""
+    takers = {key: (option, Form.APART) for key, option in value_options(source).items()}
+    flags = {option_key(each.option): (each.option, Form.FLAG) for each in options if each.form is Form.FLAG}
+    found = []
+    for value in values:
+        takes = flags if value.value is False else takers  # no word turns a flag off
+        option, form = takes.get(option_key(value.name), (value.name, Form.FILE))
+        found.append(option_of(value, option, form))
+    return found
 
 
-def _is_secret(value: ConfigValue) -> bool:
-    text = show(value.value)
-    return mask_command([f"--{value.name}={text}"]) != [f"--{value.name}={text}"] or mask_text(text) != text
+def option_of(value: ConfigValue, option: str, form: Form) -> OwnOption:
+    help_ = f"What your program reads as {value.name} in {value.file.name}."
+    parameter = Parameter(value.name, type(value.value).__name__, value.value, help_)
+    return OwnOption(parameter, option, form, None, value)
 
 
-def _candidates(found: Iterable[_Found], named: Mapping[str, str]) -> dict[str, list[_Found]]:
-    """Parameter, by the rules' name → the values that could be it."""
-    candidates: dict[str, list[_Found]] = {}
-    paths = {path: name for name, path in named.items()}
-    for file, value in found:
-        name = paths.get(value.name) or usual_name(value)
-        if name is not None and (name not in named or named[name] == value.name):
-            candidates.setdefault(name, []).append((file, value))
+def merged(
+    options: Sequence[OwnOption], held: Sequence[OwnOption], named: Mapping[str, str]
+) -> tuple[tuple[OwnOption, ...], Mapping[str, tuple[str, ...]]]:
+    """The options of a program, and the values of its config files (`held`) that no word of its command line
+    sets. `named`: the name that rules and fixes use for a parameter → the program's name.
+
+    The second result has each parameter that several of them could mean: its name → those keys and options.
+    """
+    chosen = {each.parameter.name: each for each in options if each.place is not None}
+    spelt = {option_key(each.option) for each in chosen.values()}
+    held = [each for each in held if option_key(each.option) not in spelt]
+    candidates = _candidates(options, held, named)
+    undecided = {name: tuple(map(_place_of, found)) for name, found in candidates.items() if len(found) > 1}
+    chosen |= {name: found[0] for name, found in candidates.items() if len(found) == 1}
+    for each in held if len(held) <= _MAX_KEYS else ():
+        if each.parameter.name not in undecided and each not in chosen.values():
+            chosen.setdefault(each.parameter.name, each)
+    known = (replace(each, parameter=as_known(each.parameter, name)) for name, each in chosen.items())
+    return tuple(known), undecided
+
+
+def _candidates(
+    options: Sequence[OwnOption], held: Sequence[OwnOption], named: Mapping[str, str]
+) -> dict[str, list[OwnOption]]:
+    """Each parameter that no word sets → the values of files and the options that could be it. An option with
+    the name of a key is left out: the file holds its value."""
+    keys = {option_key(each.option) for each in held}
+    could_be = [(_usual_name(each.parameter.name, each.parameter.default, named), each) for each in held]
+    could_be += [(each.parameter.name, each) for each in options if option_key(each.option) not in keys]
+    candidates: dict[str, list[OwnOption]] = {}
+    for name, each in could_be:
+        if name is not None:
+            candidates.setdefault(name, []).append(each)
+    for each in options:
+        if each.place is not None:
+            candidates.pop(each.parameter.name, None)
     return candidates
 
 
-def usual_name(value: ConfigValue) -> str | None:
-    """The rules' name for the value, if its key is a framework's word for it. None if it is unknown or
-    belongs to an evaluation."""
-    key = value.name.replace("-", "_")
-    name = _USUAL.get(key) or _USUAL.get(key.rpartition(".")[2])
-    if name is None or _NOT_TRAINING.search(key) or (isinstance(value.value, str) and name not in _TEXTS):
-        return None
-    return name
+def _place_of(option: OwnOption) -> str:
+    return f"{option.held.file.name}: {option.held.name}" if option.held is not None else option.option
 
 
-def likely_keys(config: OwnConfig, known: Collection[str]) -> dict[str, ConfigKey]:
-    """Parameter that is not in `known` → the only numeric key that probably means it. With several such keys
-    none is taken."""
-    likely: dict[str, list[_Found]] = {}
-    for file in config.files:
-        for value in filter(_is_parameter, file.values):
-            name = usual_name(value) or _likely_name(value)
-            if name is None or name in known or name in config.undecided:
-                continue
-            if type(value.value) in (int, float):
-                likely.setdefault(name, []).append((file, value))
-    return {name: _key(name, *found[0]) for name, found in likely.items() if len(found) == 1}
+def _usual_name(key: str, value: Scalar, named: Mapping[str, str]) -> str | None:
+    """The rules' name for a value: the one in `named`, else that of a key that is a framework's word for it.
+    None if it is unknown or belongs to an evaluation."""
+    for name, option in named.items():
+        if option == key:
+            return name
+    key = key.replace("-", "_")
+    usual = _USUAL.get(key) or _USUAL.get(key.rpartition(".")[2])
+    is_other = usual in named or _NOT_TRAINING.search(key) or (isinstance(value, str) and usual not in _TEXTS)
+    return None if is_other else usual
 
 
-def _likely_name(value: ConfigValue) -> str | None:
-    key = str(value.path[-1]).lower().replace("-", "_")
-    names = (name for name, pattern in _LIKELY.items() if pattern.fullmatch(key))
-    return None if _NOT_TRAINING.search(value.name) else next(names, None)
-
-
-def _key(name: str, file: ConfigFile, value: ConfigValue) -> ConfigKey:
-    kind = type(value.value).__name__
-    text = f"{value.name} in {file.path.name}"
-    parameter = Parameter(name, kind, value.value, f"What your program reads as {text}.")
-    return ConfigKey(as_known(parameter, name), file, value)
-
-
-def changed_copies(
-    config: OwnConfig, values: Mapping[str, Scalar], directory: Path
-) -> tuple[tuple[ConfigFile, ConfigCopy], ...]:
-    """A copy of each file in which a requested value differs. Raises UserError, with a diff of the file, if a
-    copy would not mean the same."""
-    copies: list[tuple[ConfigFile, ConfigCopy]] = []
-    for file in dict.fromkeys(key.file for key in config.keys):
-        keys = [key for key in config.keys if key.file is file and _differs(key, values)]
-        if keys:
-            changes = {key.value.path: values[key.parameter.name] for key in keys}
-            text = changed_text(file, changes)
-            problem = _why_no_copy(file, directory, text)
-            if problem is not None:
-                raise UserError(
-                    f"{file.path}: {problem}, so no changed copy of it can be used",
-                    "change the file yourself, and launch it again",
-                    diff=diff_of(file, text),
-                )
-            name = file.path.name
-            if name in {copy.name for _, copy in copies}:
-                name = f"{len(copies)}-{name}"
-            said = {value.path: value.value for value in read_values(text, file.path.suffix)}
-            told = {key.value.name: (key.value.value, said[key.value.path]) for key in keys}
-            copies.append((file, ConfigCopy(str(file.path), name, text, MappingProxyType(told))))
-    return tuple(copies)
-
-
-def _differs(key: ConfigKey, values: Mapping[str, Scalar]) -> bool:
-    return values.get(key.parameter.name, key.parameter.default) != key.parameter.default
-
-
-def changed_text(file: ConfigFile, changes: Mapping[config_text.Path, Scalar]) -> str:
-    try:
-        return with_changes(file.text, file.path.suffix, changes)
-    except ValueError as error:
-        raise UserError(f"{file.path}: {error}", "change the file yourself, and launch it again") from None
-
-
-def _why_no_copy(file: ConfigFile, directory: Path, text: str) -> str | None:
-    """The reason why a copy in another directory would not mean the same; None if no reason is known."""
-    if any(_is_secret(value) for value in file.values) or mask_text(file.text) != file.text:
-        return "it holds a secret, which the script would show"
-    if _is_not_shown(text):
-        return "it holds control characters, which the plan could not show"
-    if any(line == MARKER for line in text.split("\n")):
-        return f"it holds the word {MARKER}"
-    if "!include" in file.text:
-        return "it includes another file"
-    bound = next((value for value in file.values if _is_bound(value, file.path.parent, directory)), None)
-    return f"{bound.name} names {bound.value}, which counts from its directory" if bound is not None else None
-
-
-def _is_bound(value: ConfigValue, home: Path, directory: Path) -> bool:
-    """True for a relative path that the program resolves from the config file's directory."""
-    held = value.value
-    if not isinstance(held, str) or not held or Path(held).is_absolute() or "\0" in held:
-        return False
-    keys = set(map(str, value.path))
-    if keys & _ALWAYS_BASES or (keys & _BASES and _IS_FILE.fullmatch(held)):
-        return True
-    return _may_be_path(held) and _exists(home, held) and not _exists(directory, held)
-
-
-def _is_not_shown(text: str) -> bool:
-    """True for text with characters that a terminal or a reader would show as something else."""
-    plain = text.replace("\r\n", "\n")
-    return any(unicodedata.category(each) in _UNSEEN for each in set(plain) - {"\n", "\t"})
-
-
-def _may_be_path(text: str) -> bool:
-    """True for a text that looks like a relative path: a bare word is more often a name."""
-    has_mark = "/" in text or "." in text
-    return has_mark and len(text) < 1000 and "\n" not in text and "://" not in text
-
-
-def _exists(directory: Path, name: str) -> bool:
-    try:
-        return (directory / name).exists()
-    except OSError:
-        return False
-
-
-def path_warnings(file: ConfigFile, directory: Path) -> tuple[str, ...]:
-    """One line about the relative paths in a copied file: they are resolved from the launch's directory,
-    unless the program resolves them from the file's."""
-    paths = [
-        value
-        for value in file.values
-        if isinstance(value.value, str)
-        and (
-            value.value.startswith(("./", "../")) or ("/" in value.value and _exists(directory, value.value))
-        )
-    ]
-    if not paths:
-        return ()
-    names = ", ".join(f"{value.name} = {value.value}" for value in paths[:3])
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return (
-        f"{file.path.name}: {names}{more}: a program that lets them count from its config file, "
-        "not from the directory of the launch, would not find them from the copy",
-    )
-
-
-def diff_of(file: ConfigFile, text: str) -> tuple[str, ...]:
-    """The change as a unified diff of the person's file; without context lines if they may hold a secret."""
-    has_secret = mask_text(file.text) != file.text or any(_is_secret(value) for value in file.values)
-    lines = difflib.unified_diff(
-        file.text.splitlines(),
-        text.splitlines(),
-        str(file.path),
-        f"{file.path}, changed",
-        n=0 if has_secret else 1,
-        lineterm="",
-    )
-    return tuple(lines)
-
-
-def with_copies(
-    words: Sequence[str],
-    options: Iterable[OwnOption],
-    values: Mapping[str, Scalar],
-    copies: Iterable[tuple[ConfigFile, ConfigCopy]],
-    run_dir: str,
-) -> tuple[str, ...]:
-    """The command with its options' values, and with the copies in place of the files."""
-    changed, options = list(words), tuple(options)
-    for file, copy in copies:
-        path = f"{run_dir}/{FOLDER}/{copy.name}"
-        option = next((each for each in options if _names(each, file)), None)
-        if option is not None:
-            values = {**values, option.parameter.name: path}
-        elif file.place is not None:
-            pair = _PAIR.fullmatch(changed[file.place])
-            changed[file.place] = f"{pair['option']}={path}" if pair is not None else path
-    return with_values(changed, options, values)
-
-
-def _names(option: OwnOption, file: ConfigFile) -> bool:
-    """True if the option's value is the file's path."""
-    if option.place is None or file.place is None:
-        return option.place is file.place and option.option == file.option
-    return option.form is not Form.FLAG and file.place == option.place + (option.form is Form.APART)
+def likely_values(values: Iterable[ConfigValue], known: Collection[str]) -> dict[str, ConfigValue]:
+    """Parameter that is not in `known` → the only number that probably means it. With several such numbers
+    none is taken. Good enough for advice, but not for a launch."""
+    likely: dict[str, list[ConfigValue]] = {}
+    for each in values:
+        key = each.name.rpartition(".")[2].lower().replace("-", "_")
+        name = next((name for name, pattern in _LIKELY.items() if pattern.fullmatch(key)), None)
+        is_number = type(each.value) in (int, float) and not _NOT_TRAINING.search(each.name)
+        if name is not None and name not in known and is_number:
+            likely.setdefault(name, []).append(each)
+    return {name: found[0] for name, found in likely.items() if len(found) == 1}

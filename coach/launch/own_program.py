@@ -8,30 +8,31 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice, pairwise
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 
 from coach.analysis.jobs.batch_script import change_script, read_script
 from coach.launch import batch_file
-from coach.launch.own_arguments import OwnOption, read_options, with_values
+from coach.launch.own_arguments import ConfigValue, Form, OwnOption, read_options, with_values
 from coach.launch.own_config import (
-    OwnConfig,
-    changed_copies,
-    hydra_options,
-    path_warnings,
-    read_config,
-    with_copies,
+    as_options,
+    hydra_values,
+    likely_values,
+    merged,
+    named_values,
+    option_of,
 )
 from coach.launch.parameters import Parameter, show
 from coach.launch.python_source import packages_of, read_program
 from coach.launch.recipe_file import Recipe
 from coach.launch.spelling import check_printable
 from coach.model.errors import UserError
-from coach.model.launching.launch import OFFERS, ConfigCopy, LaunchRequest, OwnKind, OwnProgram, Scalar
+from coach.model.launching.launch import OFFERS, LaunchRequest, OwnKind, OwnProgram, Scalar
 from coach.runs import expand_home
 
 BATCH_SUFFIXES = (".sbatch", ".slurm", ".sh", ".bash", ".csh", ".job", ".batch")
@@ -135,43 +136,57 @@ class OwnCommand:
     """The command that starts an own program."""
 
     words: tuple[str, ...]
-    copies: tuple[ConfigCopy, ...] = ()
-    """Copies of the config files that the words name, with the requested values."""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def own_command(own: OwnProgram, values: Mapping[str, Scalar], run_dir: str) -> OwnCommand:
-    """The program and its arguments, with its parameters' values. Raises UserError if a value stands in a
-    config file that cannot be used as a copy."""
+def own_command(own: OwnProgram, values: Mapping[str, Scalar]) -> OwnCommand:
+    """The program and its arguments, with its parameters' values. Raises UserError, with the lines to change,
+    if a value stands in a config file and the command line does not set it."""
     if own.kind is OwnKind.BATCH:
         return OwnCommand(own.words, warnings=batch_file.differences(own))
-    options, config = _read(own, _file_of(own), values)
-    directory = Path(own.directory)
-    copies = changed_copies(config, values, directory)
-    notes = [
-        f"{Path(copy.source).name}: the run gets a copy with {key} = {show(new)} (it says {show(old)})"
-        for _, copy in copies
-        for key, (old, new) in copy.changes.items()
-    ]
-    warnings = [line for file, _ in copies for line in path_warnings(file, directory)]
-    return OwnCommand(
-        with_copies(own.words, options, values, copies, run_dir),
-        tuple(copy for _, copy in copies),
-        (*notes, *config.lines()),
-        tuple(warnings),
+    options, undecided = _read(own, _file_of(own), values)
+    changed = {
+        each.parameter.name: each
+        for each in options
+        if values.get(each.parameter.name, each.parameter.default) != each.parameter.default
+    }
+    in_files = {
+        name: each.held.change(values[name])
+        for name, each in changed.items()
+        if each.form is Form.FILE and each.held is not None
+    }
+    if in_files:
+        rest = [f"--set {quote(f'{name}={show(values[name])}')}" for name in changed if name not in in_files]
+        raise UserError(
+            f"{', '.join(in_files)}: set in a config file of your program, which coach does not write",
+            " ".join(("change it there, and launch it again", *(["with"] if rest else []), *rest)),
+            diff=tuple(in_files.values()),
+        )
+    notes = (
+        f"{name} is not guessed: {' and '.join(places)} could be it; "
+        f"`parameters = {{ {name} = … }}` in coach.toml decides"
+        for name, places in undecided.items()
     )
-
-
-def config_of(own: OwnProgram, said: Mapping[str, str | Scalar]) -> OwnConfig:
-    """The values of its config files, with the parameters that the launch sets. Raises UserError if its own
-    file is gone."""
-    return _read(own, _file_of(own), said)[1]
+    return OwnCommand(with_values(own.words, options, values), tuple(notes))
 
 
 def undecided_places(own: OwnProgram, name: str, said: Mapping[str, str | Scalar]) -> tuple[str, ...]:
     """The keys and options of the program that could each mean a parameter; coach chose none."""
-    return () if own.kind is OwnKind.BATCH else config_of(own, said).undecided.get(name, ())
+    return () if own.kind is OwnKind.BATCH else _read(own, _file_of(own), said)[1].get(name, ())
+
+
+def likely_keys(
+    own: OwnProgram, said: Mapping[str, str | Scalar], known: Collection[str]
+) -> Mapping[str, ConfigValue]:
+    """Parameter that is not in `known` → the value in a config file that probably means it: good enough for
+    advice, but not for a launch. Raises UserError if the program is gone."""
+    if own.kind is OwnKind.BATCH:
+        lines = batch_file.read(batch_file.file_of(own)).splitlines()
+        words = [word.strip("\"'") for line in lines for word in line.partition("#")[0].split()]
+        return likely_values(named_values(words, (), Path(own.directory), said), known)
+    held = (each.held for each in _held(own, _file_of(own), said)[1])
+    return likely_values(filter(None, held), known)
 
 
 def own_request(own: OwnProgram, request: LaunchRequest) -> LaunchRequest:
@@ -201,38 +216,29 @@ def _parameters(own: OwnProgram, path: Path | None, said: Mapping[str, str | Sca
             for key, value in said.items()
             if type(value) in kinds
         ]
-    options, config = _read(own, path, said)
-    return [*(each.parameter for each in options), *(each.parameter for each in config.keys)]
+    return [each.parameter for each in _read(own, path, said)[0]]
 
 
 def _read(
     own: OwnProgram, path: Path | None, said: Mapping[str, str | Scalar]
-) -> tuple[tuple[OwnOption, ...], OwnConfig]:
-    """The options of the program, and the parameters that its config files add."""
-    options = _options(own, path)
-    words = own.words
-    asked: list[OwnOption] = []
-    for each in options:
-        value = said.get(each.parameter.name)
-        if isinstance(value, str) and each.parameter.type == "str" and value != each.parameter.default:
-            if each.place is None:
-                each = replace(each, parameter=replace(each.parameter, default=value))
-            else:
-                words = with_values(words, (each,), {each.parameter.name: value})
-        asked.append(each)
-    config = read_config(words, asked, Path(own.directory), own.parameters)
-    elsewhere = {*config.undecided, *(each.parameter.name for each in config.keys)}
-    return tuple(each for each in options if each.parameter.name not in elsewhere), config
+) -> tuple[tuple[OwnOption, ...], Mapping[str, tuple[str, ...]]]:
+    """The options of the program with the values of its config files, and each parameter that several of them
+    could mean."""
+    return merged(*_held(own, path, said), own.parameters)
 
 
-def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:
-    source = None
-    if path is not None and path.suffix == ".py":
-        source = read_program(path)
+def _held(
+    own: OwnProgram, path: Path | None, said: Mapping[str, str | Scalar]
+) -> tuple[tuple[OwnOption, ...], list[OwnOption]]:
+    """The options of the program, and all values of its config files."""
+    source = read_program(path) if path is not None and path.suffix == ".py" else ""
     options = read_options(own.words, source, own.parameters)
-    if path is None or source is None:
-        return options
-    return (*options, *hydra_options(path, source, own.words, options, own.parameters))
+    values = named_values(own.words, options, Path(own.directory), said)
+    of_hydra = hydra_values(path, source, own.words) if path is not None else ()
+    return options, [
+        *as_options(values, options, source),
+        *(option_of(each, each.name, Form.PAIR) for each in of_hydra),
+    ]
 
 
 def _programs_in(folder: Path, suffix: str) -> Mapping[str, str]:

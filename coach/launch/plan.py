@@ -57,9 +57,7 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
     resolved = resolve_somewhere(request, recipe, parameters, site)
     if is_drill(request, recipe):  # unusual values are the drill's puzzle: no warning gives them away
         unusual, resolved = (), replace(resolved, notes=(), warnings=())
-    command = (
-        own_command(recipe.own, parameters, facts.paths.run_dir) if recipe.own is not None else OwnCommand(())
-    )
+    command = own_command(recipe.own, parameters) if recipe.own is not None else OwnCommand(())
     plan = Plan(
         request=request,
         run_id=run_id,
@@ -80,7 +78,6 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         },
         environment=facts.environment,
         command=command.words,
-        copies=command.copies,
         mem_need_mib=resolved.mem_need_mib,
     )
     record = run_record(

@@ -11,7 +11,6 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from coach import runs
-from coach.launch.own_config import FOLDER
 from coach.launch.recipe import Recipe
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
@@ -63,7 +62,6 @@ def run_record(
         "environment": _environment(plan.environment, python, request.setup or ()),
         "requires": {"torch": recipe.torch} if recipe.torch else {},
         **_command(recipe.own),
-        **_configs(plan),
         "versions": {"coach": coach_version, "python": None, "torch": None},
         "device": {"type": None, "name": None},
         "dataset": {"name": None, "path": None, "is_synthetic": None},
@@ -86,19 +84,6 @@ def _command(own: OwnProgram | None) -> dict[str, Any]:
     """The `command` of a batch file. It tells `coach run` in the job that no script of coach records the
     output and the end."""
     return {"command": mask_command(own.words)} if own is not None and own.kind is OwnKind.BATCH else {}
-
-
-def _configs(plan: Plan) -> dict[str, Any]:
-    """The config files of an own program for which this run has changed copies."""
-    told = [
-        {
-            "file": copy.source,
-            "copy": f"{FOLDER}/{copy.name}",
-            "changes": {key: {"from": old, "to": new} for key, (old, new) in copy.changes.items()},
-        }
-        for copy in plan.copies
-    ]
-    return {"configs": told} if told else {}
 
 
 def is_drill(request: LaunchRequest, recipe: Recipe) -> bool:

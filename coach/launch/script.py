@@ -23,7 +23,6 @@ from coach.launch.activation import (
 )
 from coach.launch.ending import ending_lines, judge_lines, signal_lines
 from coach.launch.long_job import resume_words, segment_lines
-from coach.launch.own_config import FOLDER, MARKER
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
 from coach.model.launching.launch import NOWHERE, OFFERS, OwnKind, Plan, Resources
@@ -71,7 +70,6 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += _places(paths)
     lines += _run_dir(plan.run_id, is_slurm)
     lines += record_lines(run_json)
-    lines += _copies(plan)
     lines += _attempt() if is_slurm else []
     lines += judge_lines(paths.own_python if paths.is_judged else None, paths.own_file)
     lines += stop_lines()
@@ -221,17 +219,6 @@ def record_lines(run_json: Mapping[str, Any]) -> list[str]:
         'rm -f "$RUN_DIR/exit.json" "$RUN_DIR/exit_status" "$RUN_DIR/verdict.json"',
         "",
     ]
-
-
-def _copies(plan: Plan) -> list[str]:
-    """Lines that write the config files that the program gets in place of the user's own."""
-    lines: list[str] = []
-    for copy in plan.copies:
-        told = ", ".join(key for key in copy.changes)
-        source = "".join(each if each.isprintable() else "?" for each in copy.source)
-        lines += [f"# {source}, with another value of {told}. The file itself stays as it is."]
-        lines += kept_lines(f"{FOLDER}/{copy.name}", copy.text, MARKER)
-    return [f'mkdir -p "$RUN_DIR"/{FOLDER}', *lines] if lines else []
 
 
 def kept_lines(name: str, text: str, marker: str) -> list[str]:

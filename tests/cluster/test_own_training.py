@@ -122,38 +122,27 @@ def test_a_batch_file_in_csh_runs_byte_for_byte(
     assert json.loads((run_dir / "exit.json").read_text())["exit_code"] == 7
 
 
-def test_a_fix_changes_the_batch_size_in_a_script_s_yaml(
-    slurm: SlurmCluster, user_coach: InstalledCoach
-) -> None:
-    home = user_coach.user.home
-    _write(home / "tuned.py", CONFIGURED)
-    _write(home / "conf.yaml", CONFIG)
-    words = ("tuned.py", "--gpus", "0", "--python", "python3", "--", "--config", "conf.yaml")
-    failed = _launched(user_coach, *words, status=1)
-    asked = ("--yes", "--change-learning", "--wait", "--format", "json")
-    done = user_coach("fix", failed["run_id"], *asked, timeout_s=120)
-    assert done.returncode == 0, done.stderr
-    mended = json.loads(done.stdout)
-    assert mended["state"] == "COMPLETED"
-    copy = (Path(mended["run_dir"]) / "config" / "conf.yaml").read_text()
-    assert copy == CONFIG.replace("32", "16").replace("steps: 2", "steps: 4")
-    assert "batch size 16" in (Path(mended["run_dir"]) / "stdout.log").read_text()
-    assert (home / "conf.yaml").read_text() == CONFIG
-
-
-def test_a_batch_file_s_config_is_shown_as_it_would_have_to_be(
-    slurm: SlurmCluster, user_coach: InstalledCoach
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tuned.py", "--gpus", "0", "--python", "python3", "--", "--config", "conf.yaml"),
+        ("tuned.sh",),
+    ],
+    ids=["script", "batch file"],
+)
+def test_a_fix_shows_the_lines_of_a_yaml_that_would_have_to_change(
+    slurm: SlurmCluster, user_coach: InstalledCoach, words: tuple[str, ...]
 ) -> None:
     home = user_coach.user.home
     _write(home / "tuned.py", CONFIGURED)
     _write(home / "conf.yaml", CONFIG)
     _write(home / "tuned.sh", "#!/bin/bash\n#SBATCH --time=5\npython3 tuned.py \\\n  --config conf.yaml\n")
-    failed = _launched(user_coach, "tuned.sh", status=1)
-    done = user_coach("fix", failed["run_id"], "--yes")
+    failed = _launched(user_coach, *words, status=1)
+    done = user_coach("fix", failed["run_id"], "--yes", "--change-learning")
     assert done.returncode == 2, done.stdout
     lines = done.stderr.splitlines()
-    assert "+  batch_size: 16   # per GPU" in lines
-    assert "+  gradient_accumulation_steps: 4" in lines
+    assert f"{home}/conf.yaml:3: train.batch_size: 32 → 16" in lines
+    assert f"{home}/conf.yaml:4: train.gradient_accumulation_steps: 2 → 4" in lines
     assert (home / "conf.yaml").read_text() == CONFIG
 
 

@@ -16,8 +16,8 @@ from coach.analysis.spelling.printable import cut, printable
 from coach.analysis.spelling.slurm import parse_time as parse_limit
 from coach.config.file import FileKind, read_file
 from coach.launch import batch_file
-from coach.launch.config_text import read_values
 from coach.launch.own_arguments import read_options
+from coach.launch.own_config import read_values
 from coach.launch.refusal import slurms_words
 from coach.launch.resubmission import read_job
 from coach.model.slurm.memory import mem_mib
@@ -331,7 +331,7 @@ SETTINGS = (
     *(
         Parser(
             f"values in {suffix}",
-            _limited(lambda text, suffix=suffix: read_values(text, suffix), 64 << 10),
+            _limited(lambda text, suffix=suffix: read_values(Path(f"a{suffix}"), text), 64 << 10),
             seed,
             more,
         )

@@ -29,7 +29,6 @@ NOT_FUZZED = {
     "coach.workflows.watching.recording": "open: the machine in the header of a recording",
     "coach.workflows.jobs.job_actions": "splits $PAGER, in an exception handler of its own",
     "coach.workflows.launching.start": "reads a batch script whole, as text",
-    "coach.workflows.launching.config_advice": "splits lines, in an exception handler of its own",
 }
 
 

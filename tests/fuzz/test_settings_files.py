@@ -17,8 +17,8 @@ from coach.config.check import check_file
 from coach.config.file import FileKind, read_file
 from coach.config.load import load
 from coach.config.remembered import read_remembered
-from coach.launch.config_text import SUFFIXES, read_values, with_changes
 from coach.launch.own_arguments import read_options
+from coach.launch.own_config import SUFFIXES, read_values
 from coach.launch.project_file import read_project
 from coach.launch.python_source import imports_of, parse_source
 from coach.launch.recipe_file import read_recipe_file
@@ -209,15 +209,10 @@ JSON = '{"optim": {"lr": 1e-4, "betas": [0.9]}, "batch_size": 32, "name": "x\\u0
     ),
 )
 def test_values_of_any_config_file_are_found_or_it_is_no_config_file(text: str, suffix: str) -> None:
-    try:
-        values = read_values(text, suffix)
-    except ValueError:
-        return
-    for each in values:
-        assert 0 <= each.start <= each.end <= len(text)
-        with contextlib.suppress(ValueError):
-            changed = with_changes(text, suffix, {each.path: 7})
-            assert {value.path: value.value for value in read_values(changed, suffix)}[each.path] in (7, "7")
+    with contextlib.suppress(ValueError):
+        for each in read_values(Path(f"a{suffix}"), text):
+            assert 1 <= each.line <= text.count("\n") + 1
+            assert each.name
 
 
 PROGRAM = (ROOT / "tests" / "own_programs" / "programs").glob("*.py")

@@ -68,6 +68,21 @@ def test_argparse_defaults_are_known_too_and_the_command_line_wins() -> None:
     assert by_name["arch"].parameter.choices == ("resnet18", "vit")
 
 
+def test_options_of_click_are_known_too() -> None:
+    source = """
+@click.command()
+@click.option("--learning-rate", "-l", type=float, default=0.1, help="Step size.")
+@click.option("--amp", is_flag=True)
+@click.option("--cache/--no-cache", default=True)
+@click.option("--layers", multiple=True, type=int, default=1)
+def main(learning_rate, amp, cache, layers): ...
+"""
+    assert names("train.py", source) == {"lr": 0.1, "amp": False}
+    options = read_options(["train.py"], source)
+    changed = with_values(["train.py"], options, {"lr": 0.5, "amp": True})
+    assert changed == ("train.py", "--learning-rate", "0.5", "--amp")
+
+
 def test_a_text_that_is_no_python_declares_nothing() -> None:
     assert names("train.py --lr 1.0", "def (:") == {"lr": 1.0}
 

@@ -96,19 +96,6 @@ class OwnProgram:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigCopy:
-    """A copy of a user's config file in the run directory, with the values that the run changes."""
-
-    source: str
-    """Absolute path of the user's own file, which stays unchanged."""
-    name: str
-    """File name of the copy in the run's folder of copies."""
-    text: str
-    changes: Mapping[str, tuple[Scalar, Scalar]]
-    """Dotted key → (value in the user's file, value in the copy)."""
-
-
-@dataclass(frozen=True, slots=True)
 class LaunchRequest:
     """A launch as a user, a key or a fix asks for it. None: the default of the config or of the recipe
     applies."""
@@ -253,8 +240,6 @@ class Plan:
     """A user's own program and its arguments, with the values of the parameters; empty for a recipe."""
     mem_need_mib: int | None = None
     """Memory per node that the recipe needs, with headroom; None: unknown."""
-    copies: tuple[ConfigCopy, ...] = ()
-    """The changed config files that the command names."""
     others: tuple[Plan, ...] = ()
     """The other runs of the group, in starting order after this one."""
 
