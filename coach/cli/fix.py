@@ -18,7 +18,7 @@ from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.acting import is_confirmed
 from coach.cli.fix_answer import print_answer, show_offer
 from coach.cli.fix_choice import fix_row, leading_on, list_fixes, list_seen, wanted_fixes
-from coach.cli.fix_foreign import show_foreign, with_advice
+from coach.cli.fix_foreign import show_foreign
 from coach.cli.reading_io import Io, slurm_io
 from coach.cli.text import add_format, print_line, say
 from coach.config import Settings, Switch
@@ -177,12 +177,8 @@ def _remedy(
     io: Io,
     name: str,
 ) -> Remedy:
-    """The requested fix, by default the first that can be carried out. Raises UserError; if only a config
-    file can carry it out, with the diff of that file."""
-    try:
-        wanted = wanted_fixes(found, args.rule, args.number, name, checked.diagnosis)
-    except UserError as error:
-        raise with_advice(error, checked, args.rule, settings) from None
+    """The requested fix, by default the first that can be carried out. Raises UserError."""
+    wanted = wanted_fixes(found, args.rule, args.number, name, checked.diagnosis)
     parent = checked.snapshot.run
     if len(wanted) > 1 and parent is not None:
         wanted = _judged(wanted, parent, settings, io)

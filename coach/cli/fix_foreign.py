@@ -22,7 +22,6 @@ from coach.sources.io import Io
 from coach.workflows.jobs.lost_work import lost_of_job
 from coach.workflows.judging.check import Checked
 from coach.workflows.judging.judge import rules_of
-from coach.workflows.launching.config_advice import lines_to_change
 from coach.workflows.launching.foreign_fix import ForeignFix, ForeignFixes, fixes_of_job
 
 
@@ -54,26 +53,6 @@ def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Set
         for line in foreign_lines(found, wanted, lost):
             print_line(line)
     return 0 if any(each.diff for each in wanted) else 1
-
-
-def with_advice(error: UserError, checked: Checked, rule: str | None, settings: Settings) -> UserError:
-    """The error for a fix that no launch of the run can carry out, with the changes that a config file of its
-    program would need."""
-    run = checked.snapshot.run
-    findings = [
-        each
-        for each in checked.diagnosis.findings
-        if (each.rule == rule.upper() if rule is not None else each.is_primary)
-    ]
-    if run is None or not findings:
-        return error
-    try:
-        lines = lines_to_change(run, findings, checked.snapshot, checked.history, rules_of(settings))
-    except UserError:
-        return error
-    if not lines:
-        return error
-    return UserError(error.message, "nothing was written: these lines would do it", error.exit_status, lines)
 
 
 def other_fixes(name: str, codes: Iterable[str]) -> str:

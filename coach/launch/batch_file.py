@@ -469,7 +469,7 @@ def _changed(text: str, own: OwnProgram, values: Mapping[str, Any]) -> str:
     """The file's text with the requested values. Raises UserError for a value that has no place in the
     text."""
     script = read_script([text])
-    changes = {key: value for key, value in values.items() if value != script.parameters.get(key)}
+    changes = {key: values[key] for key, old in script.parameters.items() if values.get(key, old) != old}
     if not changes:
         return text
     texts, unsaid = change_script(script, changes)

@@ -69,25 +69,15 @@ _USUAL = MappingProxyType(
         "gradient_accumulation": "gradient_accumulation",
         "activation_checkpointing": "activation_checkpointing",
         "warmup_steps": "warmup_steps",
+        "lr0": "lr",
+        "samples_per_gpu": "batch_size",
+        "workers_per_gpu": "num_workers",
     }
 )
 _TEXTS = frozenset({"precision"})
 _NOT_TRAINING = re.compile(
     r"(?:^|[._-])(?:e?val|evaluation|validation|test|testing|predict|inference)(?:$|[._-])"
 )
-_LIKELY = MappingProxyType(
-    {
-        "batch_size": re.compile(
-            r"(?:[a-z]+_)*(?:batch|bs|batch_?size)(?:_per_[a-z]+)?|(?:samples|imgs|images)_per_(?:gpu|device)"
-        ),
-        "gradient_accumulation": re.compile(r"(?:[a-z]+_)*accum[a-z]*(?:_[a-z]+)*"),
-        "num_workers": re.compile(r"(?:[a-z]+_)*workers(?:_per_[a-z]+)?"),
-        "lr": re.compile(r"(?:[a-z]+_)*(?:lr0?|learning_?rate)"),
-        "warmup_steps": re.compile(r"(?:[a-z]+_)*warm_?up(?:_steps|_iters)?"),
-        "max_steps": re.compile(r"(?:max|total|num|train)_?(?:steps|iters|iterations)"),
-    }
-)
-"""Parameter → keys that probably mean it, such as mmengine's `samples_per_gpu`, `train_bs`, `lr0`."""
 
 
 def read_values(path: Path, text: str) -> tuple[ConfigValue, ...]:
@@ -296,16 +286,3 @@ def _usual_name(key: str, value: Scalar, named: Mapping[str, str]) -> str | None
     usual = _USUAL.get(key) or _USUAL.get(key.rpartition(".")[2])
     is_other = usual in named or _NOT_TRAINING.search(key) or (isinstance(value, str) and usual not in _TEXTS)
     return None if is_other else usual
-
-
-def likely_values(values: Iterable[ConfigValue], known: Collection[str]) -> dict[str, ConfigValue]:
-    """Parameter that is not in `known` → the only number that probably means it. With several such numbers
-    none is taken. Good enough for advice, but not for a launch."""
-    likely: dict[str, list[ConfigValue]] = {}
-    for each in values:
-        key = each.name.rpartition(".")[2].lower().replace("-", "_")
-        name = next((name for name, pattern in _LIKELY.items() if pattern.fullmatch(key)), None)
-        is_number = type(each.value) in (int, float) and not _NOT_TRAINING.search(each.name)
-        if name is not None and name not in known and is_number:
-            likely.setdefault(name, []).append(each)
-    return {name: found[0] for name, found in likely.items() if len(found) == 1}

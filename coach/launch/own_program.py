@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice, pairwise
@@ -18,11 +18,10 @@ from types import MappingProxyType
 
 from coach.analysis.jobs.batch_script import change_script, read_script
 from coach.launch import batch_file
-from coach.launch.own_arguments import ConfigValue, Form, OwnOption, read_options, with_values
+from coach.launch.own_arguments import Form, OwnOption, read_options, with_values
 from coach.launch.own_config import (
     as_options,
     hydra_values,
-    likely_values,
     merged,
     named_values,
     option_of,
@@ -124,7 +123,9 @@ def own_recipe(own: OwnProgram, said: Mapping[str, str | Scalar] = MappingProxyT
         devices="multiple",
         key=None,
         time_limit_s=None,
-        parameters=MappingProxyType({each.name: each for each in _parameters(own, path, said)}),
+        parameters=MappingProxyType(
+            {each.parameter.name: each.parameter for each in _read(own, path, said)[0]}
+        ),
         path=path or Path(own.directory) / name,
         ranks=1,
         own=own,
@@ -143,8 +144,6 @@ class OwnCommand:
 def own_command(own: OwnProgram, values: Mapping[str, Scalar]) -> OwnCommand:
     """The program and its arguments, with its parameters' values. Raises UserError, with the lines to change,
     if a value stands in a config file and the command line does not set it."""
-    if own.kind is OwnKind.BATCH:
-        return OwnCommand(own.words, warnings=batch_file.differences(own))
     options, undecided = _read(own, _file_of(own), values)
     changed = {
         each.parameter.name: each
@@ -163,6 +162,8 @@ def own_command(own: OwnProgram, values: Mapping[str, Scalar]) -> OwnCommand:
             " ".join(("change it there, and launch it again", *(["with"] if rest else []), *rest)),
             diff=tuple(in_files.values()),
         )
+    if own.kind is OwnKind.BATCH:
+        return OwnCommand(own.words, warnings=batch_file.differences(own))
     notes = (
         f"{name} is not guessed: {' and '.join(places)} could be it; "
         f"`parameters = {{ {name} = … }}` in coach.toml decides"
@@ -173,20 +174,7 @@ def own_command(own: OwnProgram, values: Mapping[str, Scalar]) -> OwnCommand:
 
 def undecided_places(own: OwnProgram, name: str, said: Mapping[str, str | Scalar]) -> tuple[str, ...]:
     """The keys and options of the program that could each mean a parameter; coach chose none."""
-    return () if own.kind is OwnKind.BATCH else _read(own, _file_of(own), said)[1].get(name, ())
-
-
-def likely_keys(
-    own: OwnProgram, said: Mapping[str, str | Scalar], known: Collection[str]
-) -> Mapping[str, ConfigValue]:
-    """Parameter that is not in `known` → the value in a config file that probably means it: good enough for
-    advice, but not for a launch. Raises UserError if the program is gone."""
-    if own.kind is OwnKind.BATCH:
-        lines = batch_file.read(batch_file.file_of(own)).splitlines()
-        words = [word.strip("\"'") for line in lines for word in line.partition("#")[0].split()]
-        return likely_values(named_values(words, (), Path(own.directory), said), known)
-    held = (each.held for each in _held(own, _file_of(own), said)[1])
-    return likely_values(filter(None, held), known)
+    return _read(own, _file_of(own), said)[1].get(name, ())
 
 
 def own_request(own: OwnProgram, request: LaunchRequest) -> LaunchRequest:
@@ -203,42 +191,34 @@ def imported_modules(own: OwnProgram) -> tuple[str, ...]:
     return packages_of(file, {Path(own.directory), file.parent}) if file is not None else ()
 
 
-def _parameters(own: OwnProgram, path: Path | None, said: Mapping[str, str | Scalar]) -> Sequence[Parameter]:
-    if own.kind is OwnKind.BATCH:
-        assert path is not None
-        script = read_script([batch_file.read(path)])
-        said = {
-            key: value for key, value in script.parameters.items() if not change_script(script, {key: 0})[1]
-        }
-        kinds = {int: "int", float: "float", str: "str", bool: "bool"}
-        return [
-            Parameter(key, kinds[type(value)], value, f"What {path.name} says for {key}.")
-            for key, value in said.items()
-            if type(value) in kinds
-        ]
-    return [each.parameter for each in _read(own, path, said)[0]]
-
-
 def _read(
     own: OwnProgram, path: Path | None, said: Mapping[str, str | Scalar]
 ) -> tuple[tuple[OwnOption, ...], Mapping[str, tuple[str, ...]]]:
     """The options of the program with the values of its config files, and each parameter that several of them
     could mean."""
-    return merged(*_held(own, path, said), own.parameters)
-
-
-def _held(
-    own: OwnProgram, path: Path | None, said: Mapping[str, str | Scalar]
-) -> tuple[tuple[OwnOption, ...], list[OwnOption]]:
-    """The options of the program, and all values of its config files."""
+    directory = Path(own.directory)
+    if own.kind is OwnKind.BATCH and path is not None:
+        text = batch_file.read(path)
+        options = tuple(_options_of_script(text, path.name))
+        words = [word.strip("\"'") for line in text.splitlines() for word in line.partition("#")[0].split()]
+        held = as_options(named_values(words, (), directory, said), (), "")
+        return merged(options, held, own.parameters)
     source = read_program(path) if path is not None and path.suffix == ".py" else ""
     options = read_options(own.words, source, own.parameters)
-    values = named_values(own.words, options, Path(own.directory), said)
-    of_hydra = hydra_values(path, source, own.words) if path is not None else ()
-    return options, [
-        *as_options(values, options, source),
-        *(option_of(each, each.name, Form.PAIR) for each in of_hydra),
-    ]
+    held = as_options(named_values(own.words, options, directory, said), options, source)
+    if path is not None:
+        of_hydra = hydra_values(path, source, own.words)
+        held += [option_of(each, each.name, Form.PAIR) for each in of_hydra]
+    return merged(options, held, own.parameters)
+
+
+def _options_of_script(text: str, name: str) -> Iterator[OwnOption]:
+    """The options of a batch file that it sets where coach can set another value."""
+    script = read_script([text])
+    for key, value in script.parameters.items():
+        if type(value) in (int, float, str, bool) and not change_script(script, {key: 0})[1]:
+            parameter = Parameter(key, type(value).__name__, value, f"What {name} says for {key}.")
+            yield OwnOption(parameter, key, Form.APART, 0)
 
 
 def _programs_in(folder: Path, suffix: str) -> Mapping[str, str]:

@@ -168,16 +168,3 @@ def test_a_fix_of_values_in_a_config_file_shows_the_lines_and_writes_nothing(hom
     assert f"{home}/conf.json:2: grad_accum_steps: 2 → 4" in told
     assert (home / "conf.json").read_text() == text
     assert len(json.loads(coach(home, "runs", "--format", "json"))["runs"]) == 1
-
-
-def test_a_key_of_a_likely_name_is_advice_with_its_line(home: Path) -> None:
-    (home / "train.py").write_text(CONFIGURED.replace("BATCH", "train_bs"))
-    text = '{\n"data": {\n"train_bs": 32\n}}\n'
-    (home / "conf.json").write_text(text)
-    launch(home, "train.py", "--wait", "--", "conf.json", status=1)
-    run_id = json.loads(coach(home, "runs", "--format", "json"))["runs"][0]["run_id"]
-    told = coach(home, "fix", run_id, "--yes", status=2).splitlines()
-    assert f"{home}/conf.json:3: data.train_bs: 32 → 16" in told
-    assert "in the program: gradient accumulation 2, if it accumulates nothing yet" in told
-    assert (home / "conf.json").read_text() == text
-    assert len(json.loads(coach(home, "runs", "--format", "json"))["runs"]) == 1

@@ -216,6 +216,19 @@ def test_data_and_files_that_are_not_there_are_no_config(home: Path, words: tupl
     assert "batch_size" not in parameters(own(home, *words))
 
 
+def test_a_batch_file_s_own_options_are_changed_in_it_and_its_config_by_its_owner(home: Path) -> None:
+    (home / "job.sh").write_text(
+        "#!/bin/bash\n#SBATCH --time=5\n# not other.yaml\n"
+        "python train.py --num_workers 2 \\\n  --config conf.yaml\n"
+    )
+    (home / "other.yaml").write_text("lr: 9\n")
+    program = own(home, what="job.sh")
+    known = {"num_workers": 2, "lr": 1e-4, "batch_size": 32, "gradient_accumulation": 2}
+    assert parameters(program).items() >= known.items()
+    assert "--num_workers 4" in planned(program, num_workers=4).script
+    assert to_change(program, batch_size=16) == ["conf.yaml:4: train.batch_size: 32 → 16"]
+
+
 HYDRA = """
 import hydra
 

@@ -16,7 +16,7 @@ from typing import Any
 from coach.analysis.jobs.batch_script import Script, change_script, read_script
 from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.judging.finding import Diagnosis, Finding, Fix, Subject
+from coach.model.judging.finding import Diagnosis, Finding, Fix
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
@@ -75,21 +75,17 @@ def foreign_fixes(
     """The fixes of these findings as changes of the script."""
     tails = "\n".join(line for tail in snapshot.log_tails for line in tail.plain)
     script = read_script((found.text, *found.files.values()), tails)
-    typed = typed_fixes(as_launched(script, snapshot, history), snapshot, history, rules)
+    launched = replace(snapshot, run=as_launched(script, snapshot, history))
+    typed = {
+        (finding.rule, finding.subject): finding.fixes
+        for finding in Engine(rules).diagnose(launched, history).findings
+    }
     fixes = tuple(
         _made(finding, fix, script, found)
         for finding in told.findings
         for fix in typed.get((finding.rule, finding.subject), finding.fixes)
     )
     return ForeignFixes(found.origin, script.framework.name, fixes)
-
-
-def typed_fixes(
-    run: Run, snapshot: TargetSnapshot, history: History, rules: Iterable[Rule]
-) -> dict[tuple[str, Subject], tuple[Fix, ...]]:
-    """The fixes of each finding, as changes of this launch."""
-    found = Engine(rules).diagnose(replace(snapshot, run=run), history).findings
-    return {(finding.rule, finding.subject): finding.fixes for finding in found}
 
 
 def as_launched(script: Script, snapshot: TargetSnapshot, history: History) -> Run:
@@ -154,12 +150,10 @@ def _unsaid(script: Script, key: str, value: Any) -> str:
         return "in the script, where it is set: " + ", ".join(
             f"{name}={text}" for name, text in value.items()
         )
-    return in_program(key, value, script.framework.in_code.get(key))
-
-
-def in_program(key: str, value: Any, code: str | None = None) -> str:
-    """A change that only the program's own text can make; `code` is a framework's spelling of it."""
-    words = code.format(value) if code else f"{key.replace('_', ' ')} {value}"
-    return f"in the program: {words}" + (
-        ", if it accumulates nothing yet" if key == "gradient_accumulation" else ""
+    said = script.framework.in_code.get(key)
+    where = (
+        f"in the program: {said.format(value)}"
+        if said
+        else f"in the program: {key.replace('_', ' ')} {value}"
     )
+    return where + (", if it accumulates nothing yet" if key == "gradient_accumulation" else "")
