@@ -16,9 +16,8 @@ from coach.model.launching.launch import Plan
 from coach.model.training.run import Run, Submission
 from coach.sources.io import Io
 from coach.sources.machine.user import user_name
-from coach.sources.runs.run_index import RunIndex
 from coach.workflows.jobs.lost_submits import ask_for_jobs
-from coach.workflows.judging.targets import list_runs
+from coach.workflows.judging.targets import known_runs
 
 
 def _launched(beside: Sequence[Run], settings: Settings, io: Io) -> tuple[Run, ...]:
@@ -34,7 +33,7 @@ def _launched(beside: Sequence[Run], settings: Settings, io: Io) -> tuple[Run, .
 def refuse_further(plan: Plan, parent: Run, settings: Settings, io: Io) -> None:
     """Raise UserError if this child is one fix too many, or if it was tried before, in its chain or beside
     it."""
-    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    known = known_runs(settings, io)
     beside = _launched(siblings(parent, known), settings, io)
     why = why_no_further(plan, ancestry(parent, known), beside)
     if why is not None:

@@ -22,7 +22,7 @@ from coach.model.launching.launch import LaunchRequest, OwnProgram, Scalar
 from coach.model.training.run import Run
 from coach.node.secret_words import mask_command
 from coach.sources.io import Io
-from coach.workflows.judging.targets import list_runs
+from coach.workflows.judging.targets import known_runs
 from coach.workflows.launching.recipes import known_recipes, launch_name_of
 
 SUFFIXES = (".py", ".sh", ".sbatch")
@@ -89,7 +89,7 @@ def find_launchables(settings: Settings, io: Io) -> Launchables:
     ]
     files, notes = find_programs(directory)
     of_files = [Launchable(Origin.FILE, file, "", LaunchRequest(file)) for file in files]
-    rows = (*of_recipes, *recent_commands(list_runs(io, settings.runs_root), directory), *of_files)
+    rows = (*of_recipes, *recent_commands(known_runs(settings, io), directory), *of_files)
     order = list(Origin)
     rows = tuple(sorted(rows, key=lambda row: order.index(row.origin)))
     return Launchables(str(directory), rows, (*(problem.message for problem in problems), *notes))

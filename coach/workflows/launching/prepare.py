@@ -48,12 +48,11 @@ from coach.sources.machine.disk import read_space, why_not_kept
 from coach.sources.machine.quota import Mount, Quota, read_mount, read_quota
 from coach.sources.machine.this_machine import read_machine
 from coach.sources.machine.user import group_names, user_name
-from coach.sources.runs.run_index import RunIndex
 from coach.sources.slurm.client import read_partitions_and_nodes
 from coach.sources.values import Fields, table
 from coach.workflows.backend import hint_without_cluster, resolve_backend
 from coach.workflows.jobs.earlier_launches import lines_of_earlier
-from coach.workflows.judging.targets import list_runs
+from coach.workflows.judging.targets import known_runs
 from coach.workflows.launching.defaults import locked_fields
 from coach.workflows.launching.defaults import with_defaults as with_defaults
 from coach.workflows.sharing import shared_where
@@ -184,8 +183,7 @@ def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None
     site sets no limit."""
     if settings.limits.max_running is None:
         return 0
-    index = RunIndex(settings.cache_dir, settings.runs_root)
-    return num_alive(list_runs(io, settings.runs_root, index), now_s, without)
+    return num_alive(known_runs(settings, io), now_s, without)
 
 
 def _environment(
@@ -233,8 +231,9 @@ def _checked(
     try:
         return torch_notes(environment, python, check, recipe, shipped_recipes(), is_named=is_named)
     except UserError as error:
-        runs_here = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
-        launches = [run.launch for run in runs_here if run.is_mine and run.state == "COMPLETED"]
+        launches = [
+            run.launch for run in known_runs(settings, io) if run.is_mine and run.state == "COMPLETED"
+        ]
         raise refused(error, recipe, settings.environments, env, launches, without=python) from None
 
 

@@ -13,12 +13,12 @@ from coach.model.launching.launch import Plan
 from coach.model.slurm.cluster import NOT_RECORDED, is_final
 from coach.model.training.run import Run
 from coach.sources.io import Io
-from coach.workflows.judging.targets import list_runs, run_index
+from coach.workflows.judging.targets import known_runs
 
 
 def going_drill(drill: str, settings: Settings, io: Io) -> Run | None:
     """The newest run of this drill, if it has no recorded end and no answer that settles it."""
-    newest = next((run for run in _known(settings, io) if run.drill == drill), None)
+    newest = next((run for run in known_runs(settings, io) if run.drill == drill), None)
     return newest if newest is not None and newest.is_open_drill and _is_going(newest) else None
 
 
@@ -30,7 +30,7 @@ def same_launch(plan: Plan, settings: Settings, io: Io) -> Run | None:
     return next(
         (
             run
-            for run in _known(settings, io)
+            for run in known_runs(settings, io)
             if run.recipe == plan.recipe
             and run.run_dir != plan.run_dir
             and _is_going(run)
@@ -38,10 +38,6 @@ def same_launch(plan: Plan, settings: Settings, io: Io) -> Run | None:
         ),
         None,
     )
-
-
-def _known(settings: Settings, io: Io) -> tuple[Run, ...]:
-    return list_runs(io, settings.runs_root, run_index(settings))
 
 
 def _is_going(run: Run) -> bool:
