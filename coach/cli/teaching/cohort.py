@@ -7,6 +7,7 @@ import argparse
 import csv
 import io
 import time
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("text", "json", "csv"),
         default="text",
-        help="text (default), json, or csv: the best result of each person in each recipe and drill",
+        help="text (default), json, or csv: the best result of each person in each recipe and drill, with "
+        "its samples/s",
     )
 
 
@@ -121,24 +123,29 @@ def _row(person: Person, summary: Summary, now_s: float) -> tuple[str | None, ..
 
 
 def _print_csv(cohort: Cohort) -> None:
-    """A row for each person, a column for each recipe and drill. A cell is empty if the person has no run of
-    it; else it holds the best result, or the newest run's state if none completed."""
-    counts = counts_of(cohort)
-    keys = [(each.is_drill, each.thing) for each in counts]
+    """A row for each person; a column for each drill, and two for each recipe: the result and the samples/s.
+    Cells are empty if the person has no run of it; else they hold the best result, or the newest run's state
+    if none completed, and the speed of the same run."""
+    keys = [(each.is_drill, each.thing) for each in counts_of(cohort)]
+    titles = [[f"drill {thing}"] if drill else [thing, f"{thing} samples/s"] for drill, thing in keys]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["user", *(_as_cell(f"drill {thing}" if drill else thing) for drill, thing in keys)])
+    writer.writerow(["user", *map(_as_cell, chain.from_iterable(titles))])
     for person in cohort.people:
         best = {(run.is_drill, run.thing): person.best_of(run) for run in person.runs}
-        cells = ["" if key not in best else _result(best[key]) for key in keys]
+        cells = chain.from_iterable(_cells(best.get(key), is_drill=key[0]) for key in keys)
         writer.writerow([_as_cell(person.user), *map(_as_cell, cells)])
     for line in out.getvalue().splitlines():
         print_line(line)
 
 
-def _result(best: Summary) -> str:
-    failed = f"{best.state or 'unknown'} {best.code or ''}".strip()
-    return best_words(best) or failed
+def _cells(best: Summary | None, *, is_drill: bool) -> tuple[str, ...]:
+    """The result, and for a recipe its samples/s."""
+    if best is None:
+        return ("",) if is_drill else ("", "")
+    result = best_words(best) or f"{best.state or 'unknown'} {best.code or ''}".strip()
+    rate = "" if best.samples_per_s is None else f"{best.samples_per_s:.6g}"
+    return (result,) if is_drill else (result, rate)
 
 
 def _as_cell(text: str) -> str:

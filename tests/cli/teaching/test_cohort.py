@@ -88,11 +88,11 @@ def test_a_second_run_does_not_hide_the_completed_one(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     done = {"state": "COMPLETED", "finding": None, "created_time_s": 1.0, "job_id": "4755"}
-    put(place, "run-1", **done)
-    put(place, "run-2", state="CANCELLED", finding=None, created_time_s=2.0)
+    put(place, "run-1", **done, samples_per_s=1234.56789)
+    put(place, "run-2", state="CANCELLED", finding=None, created_time_s=2.0, samples_per_s=9.5)
     put(place, "run-3", recipe=None, drill="typo", is_solved=True, created_time_s=1.0)
     put(place, "run-4", recipe=None, drill="typo", created_time_s=2.0)
-    put(place, "run-5", recipe="=cmd", state="TIMEOUT", finding=None)
+    put(place, "run-5", recipe="=cmd", state="TIMEOUT", finding=None, samples_per_s=None)
     roster = tmp_path / "roster"
     roster.write_text("absent\n")
     _, out, _ = coach(capfd, str(place), "--format", "json")
@@ -107,9 +107,9 @@ def test_a_second_run_does_not_hide_the_completed_one(
     assert [each["num_finished"] for each in told["counts"]] == [0, 1, 1]
     _, out, _ = coach(capfd, str(place), "--roster", str(roster), "--format", "csv")
     head, *rows = out.splitlines()
-    assert head == "user,'=cmd,ddp,drill typo"
-    assert rows[0] == "absent,,,"
-    assert rows[1].endswith(",TIMEOUT,COMPLETED,solved")
+    assert head == "user,'=cmd,'=cmd samples/s,ddp,ddp samples/s,drill typo"
+    assert rows[0] == "absent,,,,,"
+    assert rows[1].endswith(",TIMEOUT,,COMPLETED,1234.57,solved")
 
 
 def test_the_members_of_a_group_are_expected(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
