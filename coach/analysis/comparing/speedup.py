@@ -56,7 +56,7 @@ class Speedup:
         ratio."""
         if self.ratio is None:
             return None
-        said = f"{self.ratio.value:.2f} ± {self.ratio.noise or 0.0:.2f} ×"
+        said = f"{ratio_words(self.ratio)} ×"
         if self.scaling != SAME and self.times_ranks is not None:
             said += f" on {self.times_ranks:.3g} × the ranks: "
             said += f"efficiency {efficiency_words(self.efficiency)}" if self.efficiency else "no efficiency"
@@ -67,9 +67,15 @@ class Speedup:
         return f"{said}: {self.because}" if self.because else said
 
 
+def ratio_words(ratio: Estimate) -> str:
+    """`1.70 ± 0.05`; without noise for the run that others are compared with."""
+    return f"{ratio.value:.2f} ± {ratio.noise:.2f}" if ratio.noise else f"{ratio.value:.2f}"
+
+
 def efficiency_words(efficiency: Estimate) -> str:
     """`85 ± 3 %`"""
-    return f"{100 * efficiency.value:.0f} ± {100 * (efficiency.noise or 0.0):.0f} %"
+    noise = f" ± {100 * efficiency.noise:.0f}" if efficiency.noise else ""
+    return f"{100 * efficiency.value:.0f}{noise} %"
 
 
 def speedup_of(base: Measured, run: Measured, varied: Collection[str] = ()) -> Speedup:
@@ -82,7 +88,7 @@ def speedup_of(base: Measured, run: Measured, varied: Collection[str] = ()) -> S
         return Speedup(None, times, None, scaling, ratio)
     because = None if times else "the number of ranks is not known"
     if scaling != SAME:
-        because = because or differs("threads per rank", base.num_threads, run.num_threads)
+        because = because or _other_threads(base, run)
     if times is None or because is not None:
         return Speedup(ratio, times, None, scaling, because)
     noise = None if ratio.noise is None else ratio.noise / times
@@ -123,6 +129,11 @@ def _ratio(base: Measured, run: Measured, varied: Collection[str]) -> Estimate |
     ratio = b.value / a.value
     noise = math.hypot(ratio * a.noise / a.value, b.noise / a.value)
     return Estimate(ratio, noise, num_steps)
+
+
+def _other_threads(base: Measured, run: Measured) -> str | None:
+    other = differs("threads per rank", base.num_threads, run.num_threads)
+    return other and f"{other}; --cpus-per-task sets the CPUs of all ranks of a node"
 
 
 def _scaling(base: Measured, run: Measured) -> str | None:

@@ -14,7 +14,7 @@ from statistics import fmean
 
 from coach.analysis.comparing.ladder_table import Climbed, Trial, ladder_table
 from coach.analysis.comparing.scaling_laws import Scaling, Size, scaling_of, scaling_words
-from coach.analysis.comparing.speedup import Measured, efficiency_words, speedup_of
+from coach.analysis.comparing.speedup import Measured, efficiency_words, ratio_words, speedup_of
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.time_to_target import TimeToTarget, short_words, time_to_target
 from coach.analysis.comparing.two_runs import measure
@@ -114,7 +114,7 @@ class Point:
         measured."""
         if self.ratio is None:
             return None if self.because is None else self.because.partition(" (")[0]
-        return f"{self.ratio:.2f} ± {self.ratio_noise or 0.0:.2f}"
+        return ratio_words(Estimate(self.ratio, self.ratio_noise, 0))
 
     @property
     def efficiency_words(self) -> str | None:

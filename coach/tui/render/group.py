@@ -86,9 +86,9 @@ def _columns(group: Group) -> list[tuple[Column, Callable[[Point], str]]]:
             for name, title in _RESULTS
         ),
         (Column("rate", "SAMPLES/S", 14, 2, "right"), lambda point: _rate(point.throughput)),
-        (Column("ratio", "RATIO", 13, 4, "right"), lambda point: printable(point.ratio_words or UNKNOWN)),
+        (Column("ratio", "RATIO", 13, 5, "right"), lambda point: printable(point.ratio_words or UNKNOWN)),
         (Column("efficiency", compared, 10, 3, "right"), lambda point: point.efficiency_words or UNKNOWN),
-        (Column("n", "N", 4, 5, "right"), lambda point: _num_steps(point.throughput)),
+        (Column("n", "N", 4, 4, "right"), lambda point: _num_steps(point.throughput)),
         (Column("step", "STEP", 9, 6, "right"), lambda point: _time(point.step_time)),
         (Column("data", "DATA", 9, 7, "right"), lambda point: _time(point.data_time)),
         (Column("memory", "MEMORY", 8, 8, "right"), lambda point: mib(point.memory_mib)),
