@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coach.analysis.comparing.scaling_laws import STRONG, WEAK
 from coach.analysis.comparing.steady_state import MIN_STEADY, Estimate
@@ -32,6 +32,12 @@ class Measured:
     unknown ones."""
     num_threads: int | None = None
     """Compute threads of one rank on CPUs; None on GPUs, or if not known."""
+    num_gpus: int | None = None
+
+    @property
+    def num_devices(self) -> int | None:
+        """The ranks, or the GPUs where one rank uses several, as nn.DataParallel does."""
+        return max(self.world_size, self.num_gpus or 0) if self.world_size else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +47,16 @@ class Speedup:
     ratio: Estimate | None
     """`num_values`: steady steps of the run that has fewer. None: see `because`."""
     times_ranks: float | None
-    """Number of ranks over that of the base; None if not known."""
+    """Number of ranks over that of the base, or of GPUs where one rank uses several; None if not known."""
     efficiency: Estimate | None
     """Throughput per rank over that of the base: `ratio` over `times_ranks`."""
     scaling: str | None
     """`same`: as many ranks; `strong`: other ranks share the same global batch; `weak`: each rank keeps its
-    batch; None: neither, or not known."""
+    batch; None: neither, or not known. GPUs count where one rank uses several."""
     because: str | None = None
     """Why there is no ratio, or no efficiency."""
+    devices: str = "ranks"
+    """`ranks`, or `GPUs` where one rank uses several."""
 
     @property
     def words(self) -> str | None:
@@ -58,7 +66,7 @@ class Speedup:
             return None
         said = f"{ratio_words(self.ratio)} ×"
         if self.scaling != SAME and self.times_ranks is not None:
-            said += f" on {self.times_ranks:.3g} × the ranks: "
+            said += f" on {self.times_ranks:.3g} × the {self.devices}: "
             said += f"efficiency {efficiency_words(self.efficiency)}" if self.efficiency else "no efficiency"
             said += (
                 f", {self.scaling or 'neither strong nor weak'} scaling{'' if self.scaling else ' is known'}"
@@ -81,18 +89,19 @@ def efficiency_words(efficiency: Estimate) -> str:
 def speedup_of(base: Measured, run: Measured, varied: Collection[str] = ()) -> Speedup:
     """The speed of a run over that of the base. `varied`: names of `setting` that may differ, because a group
     of runs varies them on purpose."""
-    times = run.world_size / base.world_size if run.world_size and base.world_size else None
-    scaling = _scaling(base, run)
+    times = run.num_devices / base.num_devices if run.num_devices and base.num_devices else None
+    is_by_rank = all(each.num_devices == each.world_size for each in (base, run))
+    speed = Speedup(None, times, None, _scaling(base, run), devices="ranks" if is_by_rank else "GPUs")
     ratio = _ratio(base, run, varied)
     if isinstance(ratio, str):
-        return Speedup(None, times, None, scaling, ratio)
+        return replace(speed, because=ratio)
     because = None if times else "the number of ranks is not known"
-    if scaling != SAME:
+    if speed.scaling != SAME:
         because = because or _other_threads(base, run)
     if times is None or because is not None:
-        return Speedup(ratio, times, None, scaling, because)
+        return replace(speed, ratio=ratio, because=because)
     noise = None if ratio.noise is None else ratio.noise / times
-    return Speedup(ratio, times, Estimate(ratio.value / times, noise, ratio.num_values), scaling)
+    return replace(speed, ratio=ratio, efficiency=Estimate(ratio.value / times, noise, ratio.num_values))
 
 
 def differs(what: str, old: object, new: object) -> str | None:
@@ -137,13 +146,13 @@ def _other_threads(base: Measured, run: Measured) -> str | None:
 
 
 def _scaling(base: Measured, run: Measured) -> str | None:
-    if base.world_size is None or run.world_size is None:
+    if base.num_devices is None or run.num_devices is None:
         return None
-    if base.world_size == run.world_size:
+    if base.num_devices == run.num_devices:
         return SAME
     if base.global_batch is None or run.global_batch is None:
         return None
     if base.global_batch == run.global_batch:
         return STRONG
-    is_weak = base.global_batch * run.world_size == run.global_batch * base.world_size
+    is_weak = base.global_batch * run.num_devices == run.global_batch * base.num_devices
     return WEAK if is_weak else None

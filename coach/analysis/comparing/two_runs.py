@@ -152,6 +152,12 @@ class _Side:
         return self._at_start("num_threads") if self._named("device", "type") == "cpu" else None
 
     @property
+    def num_gpus(self) -> int | None:
+        resources = self.snapshot.run.resources if self.snapshot.run is not None else {}
+        nodes, gpus = resources.get("num_nodes"), resources.get("gpus_per_node")
+        return nodes * gpus if isinstance(nodes, int) and isinstance(gpus, int) else None
+
+    @property
     def setting(self) -> Mapping[str, object]:
         """The hardware, data and model as far as known; see Measured."""
         run = self.snapshot.run
@@ -200,6 +206,7 @@ def _measured(side: _Side) -> Measured:
         side.global_batch,
         side.setting,
         side.num_threads,
+        side.num_gpus,
     )
 
 

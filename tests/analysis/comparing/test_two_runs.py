@@ -310,6 +310,16 @@ def test_ranks_with_other_threads_have_a_ratio_and_no_efficiency() -> None:
     assert "other threads per rank (2 → 1)" in str(throughput.because)
 
 
+def test_one_process_with_two_gpus_is_held_to_twice_the_speed_of_one() -> None:
+    """As with nn.DataParallel, which has one rank for all GPUs."""
+    resources = ({"num_nodes": 1, "gpus_per_node": number, "nproc_per_node": 1} for number in (1, 2))
+    old, new = (examples.run(resources=each) for each in resources)
+    speed = against(series(0.1, seed=1), series(0.1, seed=2, batch=128 * 3 // 4), old, new).speedup
+    assert speed.efficiency is not None
+    assert speed.efficiency.value == pytest.approx(0.75, abs=0.05)
+    assert "× on 2 × the GPUs: efficiency 7" in str(speed.words)
+
+
 def test_another_model_is_not_comparable_on_any_number_of_ranks() -> None:
     old, new = examples.run({"width": 64}), examples.run({"width": 16})
     throughput = row(against(series(0.1, seed=1), series(0.05, seed=2), old, new), "throughput")
