@@ -338,7 +338,7 @@ def _trainer_variables(plan: Plan) -> list[str]:
 def _torchrun_variables(plan: Plan) -> list[str]:
     return [
         "# Compute threads of each rank: more than its share of the CPUs makes every rank slower.",
-        f"export OMP_NUM_THREADS={num_threads(plan.resources, plan.parameters)}",
+        f"export OMP_NUM_THREADS={plan.resources.num_threads(plan.parameters)}",
         (
             "# torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 "
             "and newer)."
@@ -416,16 +416,6 @@ def _own_start(directory: str, paths: Paths, plan: Plan) -> list[str]:
     if not plan.environment.is_container:
         lines += measuring_lines(('"$PYTHON"', quote(paths.own_python), "python3"), has_gpm=samples_gpm(plan))
     return [*lines, ""]
-
-
-def num_threads(resources: Resources, parameters: Mapping[str, Any]) -> int:
-    """OpenMP threads per rank. With GPUs the data workers get the CPUs. Without GPUs the ranks compute on the
-    CPUs, and the workers have little to do."""
-    threads = resources.cpus_per_task // resources.nproc_per_node
-    num_workers = parameters.get("num_workers")
-    if resources.gpus_per_node and isinstance(num_workers, int):
-        threads -= num_workers
-    return max(1, threads)
 
 
 def _rendezvous() -> list[str]:

@@ -202,6 +202,15 @@ class Resources:
     def world_size(self) -> int:
         return self.num_nodes * self.nproc_per_node
 
+    def num_threads(self, parameters: Mapping[str, Any]) -> int:
+        """OpenMP threads per rank. With GPUs the data workers get the CPUs. Without GPUs the ranks compute on
+        the CPUs, and the workers have little to do."""
+        threads = self.cpus_per_task // self.nproc_per_node
+        num_workers = parameters.get("num_workers")
+        if self.gpus_per_node and isinstance(num_workers, int):
+            threads -= num_workers
+        return max(1, threads)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

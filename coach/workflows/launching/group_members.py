@@ -15,7 +15,6 @@ from coach.launch.partition_choice import gpu_partition, words_of_choice
 from coach.launch.recipe import Recipe, Sweep, recipe_of, recipe_of_run, resolve_parameters
 from coach.launch.recipe_file import RANKS, WORLD_SIZE
 from coach.launch.resources import Resolved, Site, resolve_resources
-from coach.launch.script import num_threads
 from coach.launch.sweep_values import MAX_RUNS, combinations, names_several, words_of
 from coach.model.errors import UserError
 from coach.model.launching.ladder import RUNG, Rung
@@ -73,7 +72,7 @@ def with_equal_threads(
         own = recipe_of_run(recipe, member.request)
         values = resolve_parameters(own, member.request.set)[0]
         resolved.append((resolve_resources(member.request, own, values, site).resources, values))
-    threads = {num_threads(resources, values) for resources, values in resolved}
+    threads = {resources.num_threads(values) for resources, values in resolved}
     if len(threads) < 2 or any(resources.gpus_per_node for resources, _ in resolved):
         return members, ()
     few = str(min(threads))
