@@ -142,7 +142,7 @@ def _ratio(base: Measured, run: Measured, varied: Collection[str]) -> Estimate |
 
 def _other_threads(base: Measured, run: Measured) -> str | None:
     other = differs("threads per rank", base.num_threads, run.num_threads)
-    return other and f"{other}; --cpus-per-task sets the CPUs of all ranks of a node"
+    return other and f"{other}: set --cpus-per-task in proportion to the ranks"
 
 
 def _scaling(base: Measured, run: Measured) -> str | None:
