@@ -1,5 +1,5 @@
-"""Resume every trainer that saves checkpoints, and print a table: where it was cancelled, where it went on, and
-where it ended.
+"""Resume every trainer that saves checkpoints, and print a table: where it was cancelled, where it went on,
+and where it ended.
 
     python benchmarks/resumed.py [RECIPE…]
 

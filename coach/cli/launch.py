@@ -181,16 +181,22 @@ def _show_group(plan: Plan, settings: Settings, io: Io, format_: str) -> bool:
 
 
 def _answer(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | None], format_: str) -> None:
+    point = plan.request.sweep_point
+    print_launched(submitted, states, format_, {"group_id": point.group_id} if point is not None else {})
+
+
+def print_launched(
+    submitted: Sequence[Submitted],
+    states: Sequence[str | None],
+    format_: str = "text",
+    group: Mapping[str, str] | None = None,
+) -> None:
+    """Print `run_id run_dir job_id state` of each run, and the `group_id` of their group, if they have one."""
+    group = group or {}
     listed: list[dict[str, Any]] = [
         {"run_id": each.run_id, "run_dir": each.run_dir, "job_id": each.job_id, "state": state}
         for each, state in zip(submitted, states, strict=True)
     ]
-    point = plan.request.sweep_point
-    print_launched(listed, {"group_id": point.group_id} if point is not None else {}, format_)
-
-
-def print_launched(listed: Sequence[Mapping[str, Any]], group: Mapping[str, str], format_: str) -> None:
-    """Print the runs that were launched, with `run_id run_dir job_id state` each, and their group."""
     if format_ == "json":
         print(json.dumps({"schema": 1, **listed[0], **group, "runs": listed}, indent=2))
         return

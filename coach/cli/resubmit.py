@@ -8,8 +8,9 @@ import os
 import time
 
 from coach.cli.acting import add_answers, carry_out, is_confirmed
+from coach.cli.launch import print_launched
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import print_line, print_verbatim, say
+from coach.cli.text import print_verbatim, say
 from coach.config import Settings
 from coach.model.slurm.job_action import JobAction
 from coach.workflows.launching.resubmit import perform_resubmit, plan_resubmit
@@ -38,7 +39,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if not is_confirmed(command_of(plan), args.yes, notes):
         say("nothing was launched")
         return 1
-    for done in submit(plan, settings, os.environ, io):
-        for name in ("run_id", "run_dir", "job_id", "state"):
-            print_line(f"{name:<8}{getattr(done, name)}")
+    done = submit(plan, settings, os.environ, io)
+    print_launched(done, [each.state for each in done])
     return 0

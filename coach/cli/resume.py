@@ -39,6 +39,5 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     done = perform_resume(action, settings, os.environ, io)
     for note in done.notes:
         say(note)
-    fields = {"run_id": done.run_id, "run_dir": done.run_dir, "job_id": done.job_id, "state": done.state}
-    print_launched([fields], {}, args.format)
+    print_launched([done], [done.state], args.format)
     return 0

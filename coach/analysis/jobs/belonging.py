@@ -36,8 +36,8 @@ sites."""
 
 
 def is_job_of(job: Job, run: Run, cluster: str | None = None) -> bool:
-    """True if this row is the run's job, requeued or not, or that of an earlier attempt. `cluster` is the row's cluster, None if it has no
-    name."""
+    """True if this row is the run's job, requeued or not, or that of an earlier attempt. `cluster` is the
+    row's cluster, None if it has no name."""
     if job.job_id not in (run.job_ids or (run.run_id,)):
         return False
     if (

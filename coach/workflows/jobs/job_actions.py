@@ -29,9 +29,8 @@ from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, QueuedJob, Step, Verb
 from coach.node import share
 from coach.sources.io import Io
-from coach.sources.runs.run_files import read_run
 from coach.sources.slurm.overlap_step import ask_why_no_step
-from coach.workflows.jobs.lost_work import lost_of_job, lost_of_run
+from coach.workflows.jobs.lost_work import lost_of_job, lost_of_local
 from coach.workflows.jobs.own_jobs import HasEnded, Named, look_up, run_dir_of, run_dirs_of
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -236,7 +235,7 @@ def _lost(
     """The work that the action loses, for a single running job: for several at once the list would be
     unreadable."""
     if verb is Verb.CANCEL and not touched and len(steps) == 1 and steps[0].run_dir is not None:
-        return lost_of_run(io, read_run(io, Path(steps[0].run_dir)))
+        return lost_of_local(io, Path(steps[0].run_dir))
     if verb not in (Verb.CANCEL, Verb.REQUEUE) or len(touched) != 1:
         return ()
     running = [

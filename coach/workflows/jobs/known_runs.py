@@ -26,7 +26,7 @@ from coach.sources.runs.local_process import (
     look,
     processes_of_runs,
 )
-from coach.sources.runs.run_list import RunListSource
+from coach.sources.runs.run_list import RunListSource, read_listed_run
 from coach.sources.slurm.client import own_queue
 from coach.workflows.jobs.lost_submits import Standing, find_jobs
 
@@ -113,8 +113,9 @@ def read_known_runs(
     return KnownRuns(judged, listed.problems, error)
 
 
-def read_known_run(run: Run, settings: Settings, io: Io, user: str) -> KnownRun:
-    """One run, which was read just now, with the queue's answer about it."""
+def read_known_run(run_dir: Path, settings: Settings, io: Io, user: str) -> KnownRun:
+    """One run, and what the queue knows of it. Raises OSError or UserError."""
+    run = read_listed_run(io, run_dir)
     if run.backend != "slurm":
         return _judge_local(run, processes_of_runs(), io, io.now())
     queue, error = _ask_queue(io, user)

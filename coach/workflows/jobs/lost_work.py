@@ -15,6 +15,7 @@ from coach.model.slurm.cluster import is_final
 from coach.model.training.checkpoint_files import Saved, SavedFound
 from coach.model.training.run import Run
 from coach.sources.io import Io, for_folder
+from coach.sources.runs.run_files import read_run
 from coach.workflows.jobs.own_checkpoints import saved_below, saved_of_job
 from coach.workflows.judging.directory_files import job_names
 from coach.workflows.judging.targets import output_paths_of
@@ -26,6 +27,11 @@ def lost_of_run(io: Io, run: Run) -> tuple[str, ...]:
     if is_final(run.state) or run.started_time_s is None:
         return ()
     return _lost(io, Path(run.run_dir), run.started_time_s, run.num_gpus)
+
+
+def lost_of_local(io: Io, run_dir: Path) -> tuple[str, ...]:
+    """The same for the run of this machine in this directory."""
+    return lost_of_run(io, read_run(io, run_dir))
 
 
 def lost_of_job(io: Io, job_id: str, run_dir: Path | None, settings: Settings) -> tuple[str, ...]:

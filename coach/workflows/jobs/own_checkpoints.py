@@ -12,10 +12,12 @@ from pathlib import Path
 from coach.model.reading import JobList
 from coach.model.slurm.cluster import Job
 from coach.model.training.checkpoint_files import SavedFound
-from coach.sources.io import Io, for_user
+from coach.model.training.run import Checkpoint
+from coach.sources.io import Io, for_folder, for_user
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.machine.user import user_name
 from coach.sources.runs.checkpoint_files import newest_saved, without_steps
+from coach.sources.runs.run_files import read_checkpoints
 from coach.sources.slurm.client import own_queue
 from coach.workflows.judging.directory_files import Walk
 from coach.workflows.judging.job_files import belonging_of
@@ -68,3 +70,17 @@ def saved_below(io: Io, directory: Path, from_s: float, writers_of: _WritersOf =
         return find_saved(io, directory, from_s, writers_of)
     except OSError as error:
         return SavedFound(str(directory), problem=error.strerror or str(error))
+
+
+def newest_of_run(io: Io, run_dir: Path) -> tuple[Checkpoint | None, dict[str, str]]:
+    """The newest whole checkpoint of a run, None if it has none; and path → reason for newer ones that are
+    incomplete. Raises OSError."""
+    io, torn = for_folder(io, run_dir), dict[str, str]()
+    for each in reversed(read_checkpoints(io, run_dir)):
+        found = saved_below(io, Path(each.path).parent, 0.0).torn
+        parts = (part for part in found if f"{part.path}/".startswith(f"{each.path}/"))
+        why = next((part.torn for part in parts if part.torn), None)
+        if why is None:
+            return each, torn
+        torn[each.path] = why
+    return None, torn

@@ -34,7 +34,7 @@ from coach.launch.environment_check import (
     warn_of_build,
 )
 from coach.launch.interpreter import choose_environment, choose_python, python_of_own
-from coach.launch.limits import check_limits, num_alive
+from coach.launch.limits import check_limits, check_running, num_alive
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import Recipe, data_dir, is_shipped, recipe_of, shipped_recipes
 from coach.launch.resources import Site
@@ -184,6 +184,20 @@ def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None
     if settings.limits.max_running is None:
         return 0
     return num_alive(known_runs(settings, io), now_s, without)
+
+
+def leave_index(run_id: str, settings: Settings) -> None:
+    """Remove a run that starts again from the index of ended runs."""
+    index = RunIndex(settings.cache_dir, settings.runs_root)
+    index.save((name, each) for name, each in index.load().items() if name != run_id)
+
+
+def check_startable(backend: str, settings: Settings, env: Mapping[str, str], io: Io) -> None:
+    """Raise UserError if the site does not let one run more start now on this backend."""
+    resolve_backend(backend, env, settings)
+    alive = num_alive_runs(settings, io, io.now())
+    can_cancel = Switch.CANCEL not in settings.switched_off
+    check_running(alive, settings.limits, settings.origins, can_cancel=can_cancel)
 
 
 def _environment(

@@ -15,8 +15,7 @@ from dataclasses import MISSING, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from coach.config import Settings, Switch
-from coach.launch.limits import check_running
+from coach.config import Settings
 from coach.launch.parameters import show
 from coach.launch.recipe import Recipe, get_recipe, recipe_of
 from coach.launch.record import request_from
@@ -29,7 +28,7 @@ from coach.model.slurm.job_action import Verb
 from coach.model.training.run import Run
 from coach.sources.io import Io
 from coach.workflows.jobs.job_actions import HasEnded, perform, plan_action
-from coach.workflows.launching.prepare import num_alive_runs
+from coach.workflows.launching.prepare import check_startable
 from coach.workflows.launching.start import command_of, read_script, start, written_run
 
 _RUN_JSON = re.compile(r"<<'COACH_RUN_JSON'\n.*?\nCOACH_RUN_JSON\n", re.DOTALL)
@@ -133,9 +132,7 @@ def relaunch(
     after = _after(plan, parent, choice)
     if is_active and choice is not ParentChoice.CANCEL:
         # The plan assumed that the parent goes; now it stays, and counts.
-        alive = num_alive_runs(settings, io, io.now())
-        can_cancel = Switch.CANCEL not in settings.switched_off
-        check_running(alive, settings.limits, settings.origins, can_cancel=can_cancel)
+        check_startable(plan.backend, settings, env, io)
     with written_run(plan, settings, io):
         if not is_active or choice is not ParentChoice.CANCEL:
             return start(plan, settings, env, after)

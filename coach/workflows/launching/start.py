@@ -94,14 +94,16 @@ def _make_code(plan: Plan) -> None:
 
 
 @contextlib.contextmanager
-def _told(plan: Plan) -> Iterator[None]:
+def _told(run: Plan | Run) -> Iterator[None]:
     """Turn an error of the file system into a message for the user."""
     try:
         yield
     except FileExistsError:
-        raise UserError(f"{plan.run_dir}: this run exists already") from None
+        raise UserError(f"{run.run_dir}: this run exists already") from None
+    except runs.RunFileError as error:
+        raise UserError(str(error)) from None
     except OSError as error:
-        place = error.filename2 or error.filename or plan.run_dir
+        place = error.filename2 or error.filename or run.run_dir
         raise UserError(f"{place}: {error.strerror}", OTHER_RUNS_ROOT) from None
 
 
@@ -158,11 +160,16 @@ def read_script(run: Run) -> str:
 
 def command_of(plan: Plan, after: Run | None = None) -> str:
     """The exact command that starts one run, after the end of the run `after`."""
-    run_dir = Path(plan.run_dir)
-    if plan.backend == "local":
-        return shlex.join(local.start_command(run_dir, Path(after.run_dir) if after else None))
+    return shlex.join(start_words(plan, after))
+
+
+def start_words(run: Plan | Run, after: Run | None = None) -> tuple[str, ...]:
+    """The words of that command."""
+    run_dir = Path(run.run_dir)
+    if run.backend == "local":
+        return tuple(local.start_command(run_dir, Path(after.run_dir) if after else None))
     script = runs.RunPaths(run_dir).job_script
-    return shlex.join(slurm.sbatch_command(script, after.job_id if after else None))
+    return slurm.sbatch_command(script, after.job_id if after else None)
 
 
 def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | None = None) -> Submitted:
@@ -190,6 +197,59 @@ def note_job(paths: runs.RunPaths, job_id: str) -> tuple[str, ...]:
         words = f"job {job_id} is queued, but {paths.run_json} could not be written: {why}"
         return (f"{words}; `coach runs` finds the job again by its output",)
     return ()
+
+
+def start_again(run: Run, checkpoint: str, settings: Settings, env: Mapping[str, str], io: Io) -> Submitted:
+    """Start a run that has ended once more: its script and its trainer go on from the checkpoint. Raises
+    UserError if it is refused; record and logs are then as they were."""
+    paths = runs.RunPaths(run.run_dir)
+    with _told(run), _begun_again(run, checkpoint, io):
+        if run.backend == "local":
+            local.start(paths.run_dir, env)
+            share.share(paths)
+            return Submitted(run.run_id, run.run_dir, run.run_id, "PENDING")
+        directory = (run.launch.get("own") or {}).get("directory")
+        accepted = slurm.submit(paths.job_script, env, settings.sbatch_timeout_s, directory=directory)
+    notes = (*(f"sbatch: {line}" for line in accepted.lines), *note_job(paths, accepted.job_id))
+    return Submitted(run.run_id, run.run_dir, accepted.job_id, "PENDING", notes)
+
+
+@contextlib.contextmanager
+def _begun_again(run: Run, checkpoint: str, io: Io) -> Iterator[None]:
+    """Make the record that of a waiting run, and mark the end of the earlier attempt in its logs. If the
+    block fails, both are as they were before; if sbatch does not answer, the job may be in the queue."""
+    paths = runs.RunPaths(run.run_dir)
+    ends = (paths.exit_json, paths.exit_status, paths.verdict_json)
+    ended = {"job_id": run.job_id, "state": run.state, "started_time_s": run.started_time_s}
+    attempts = [*run.attempts, {**ended, "ended_time_s": run.ended_time_s, "checkpoint": checkpoint}]
+    unknown = ("reason", "raw_job_id", "found_by", "started_time_s", "ended_time_s", "supervisor", "process")
+    record = {
+        **dict.fromkeys(unknown),
+        "job_id": run.run_id if run.backend == "local" else None,
+        "state": "PENDING",
+        "submitted_time_s": io.now(),
+        "launcher": identify(psutil.Process()),
+        "attempts": attempts,
+    }
+    with contextlib.ExitStack() as undoing:
+        for path in (*ends, paths.run_json):
+            if path.exists():
+                text = runs.read_own(path).decode("utf-8", "surrogateescape")
+                undoing.callback(runs.write_atomic, path, text)
+        for log in (paths.stdout_log, paths.stderr_log):
+            with open(log, "a", encoding="utf-8") as file:
+                undoing.callback(os.truncate, log, file.tell())
+                file.write(f"coach: this is attempt {len(attempts) + 1} of job {run.run_id}\n")
+        runs.update_json(paths.run_json, record)
+        for path in ends:
+            path.unlink(missing_ok=True)
+        try:
+            yield
+        except slurm.NoAnswer:
+            runs.update_json(paths.run_json, {"launcher": None})
+            undoing.pop_all()
+            raise
+        undoing.pop_all()
 
 
 def submit_array(

@@ -188,7 +188,7 @@ def test_a_recipe_that_saves_none_is_named_as_the_reason(world: World) -> None:
     paths = ended_run(world)
     record = runs.read_json(paths.run_json)
     runs.write_json(paths.run_json, {**record, "parameters": {"lr": 0.1}})
-    assert "its recipe saves none" in why_refused(world, paths.run_dir.name)
+    assert "its recipe saves no checkpoint" in why_refused(world, paths.run_dir.name)
 
 
 def test_a_run_that_still_waits_runs_or_ends_is_left_alone(world: World) -> None:
