@@ -313,12 +313,10 @@ class LiveJobActions:
 
     def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
         """The exact commands that `perform` will run, to be shown first, and the jobs that are left out."""
-        if verb is Verb.ATTACH:
+        if verb in (Verb.ATTACH, Verb.RESUME):
             (target,) = targets
-            return attach.plan_attach(target, self._reach.settings, self._reach.env, self._reach.io)
-        if verb is Verb.RESUME:
-            (target,) = targets
-            return resume.plan_resume(target, self._reach.settings, self._reach.env, self._reach.io)
+            plan = attach.plan_attach if verb is Verb.ATTACH else resume.plan_resume
+            return plan(target, self._reach.settings, self._reach.env, self._reach.io)
         return job_actions.plan_action(
             verb, targets, self._reach.settings, self._reach.env, self._reach.io, time_limit_s
         )

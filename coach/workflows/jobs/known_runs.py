@@ -97,16 +97,12 @@ def read_known_runs(
         # A job that ended in between has recorded its end by now. In the opposite order it could be in
         # neither answer.
         listed = _list(source)
-    lost = [run for run in listed.runs if has_lost_its_job(run) and not _other_cluster(run, settings)]
     now_s = io.now()
-    standing = find_jobs(lost, queue.jobs if queue is not None else None, error, settings, now_s)
     # After the runs were read: a process started since then belongs to a run that was not final at that time.
     processes = processes_of_runs() if any(run.backend != "slurm" for run in listed.runs) else {}
     judged = tuple(
         _judge_local(run, processes, io, now_s)
         if run.backend != "slurm"
-        else _judge_lost(standing[run.run_id], settings, io, now_s)
-        if run.run_id in standing
         else _judge(run, queue, error, settings, io, now_s)
         for run in listed.runs
     )
@@ -118,11 +114,7 @@ def read_known_run(run_dir: Path, settings: Settings, io: Io, user: str) -> Know
     run = read_listed_run(io, run_dir)
     if run.backend != "slurm":
         return _judge_local(run, processes_of_runs(), io, io.now())
-    queue, error = _ask_queue(io, user)
-    if not has_lost_its_job(run) or _other_cluster(run, settings):
-        return _judge(run, queue, error, settings, io, io.now())
-    standing = find_jobs([run], queue.jobs if queue is not None else None, error, settings, io.now())
-    return _judge_lost(standing[run.run_id], settings, io, io.now())
+    return _judge(run, *_ask_queue(io, user), settings, io, io.now())
 
 
 def _list(source: RunListSource) -> RunList:
@@ -152,6 +144,9 @@ def _judge(
     if _other_cluster(run, settings):
         why = f"it belongs to cluster {run.cluster}, whose queue coach does not query from here"
         return KnownRun(run, None if is_final(run.state) else why)
+    if has_lost_its_job(run):
+        standing = find_jobs([run], queue.jobs if queue is not None else None, error, settings, now_s)
+        return _judge_lost(standing[run.run_id], settings, io, now_s)
     if queue is None:
         return KnownRun(run, _without_queue(run, error, now_s))
     row = _row_of(run, queue.rows)

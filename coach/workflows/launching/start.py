@@ -220,8 +220,8 @@ def _begun_again(run: Run, checkpoint: str, io: Io) -> Iterator[None]:
     block fails, both are as they were before; if sbatch does not answer, the job may be in the queue."""
     paths = runs.RunPaths(run.run_dir)
     ends = (paths.exit_json, paths.exit_status, paths.verdict_json)
-    ended = {"job_id": run.job_id, "state": run.state, "started_time_s": run.started_time_s}
-    attempts = [*run.attempts, {**ended, "ended_time_s": run.ended_time_s, "checkpoint": checkpoint}]
+    attempt = {key: getattr(run, key) for key in ("job_id", "state", "started_time_s", "ended_time_s")}
+    attempts = [*run.attempts, {**attempt, "checkpoint": checkpoint}]
     unknown = ("reason", "raw_job_id", "found_by", "started_time_s", "ended_time_s", "supervisor", "process")
     record = {
         **dict.fromkeys(unknown),
