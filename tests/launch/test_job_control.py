@@ -40,7 +40,7 @@ def test_a_line_without_an_error_refuses_no_job(line: str) -> None:
 
 @pytest.mark.parametrize("job_id", ["-f", "17; reboot", "17 18", "$(id)", "17\n", "jobid=1", ""])
 @pytest.mark.parametrize(
-    "verb", [verb for verb in Verb if verb not in (Verb.SHELL, Verb.ATTACH, Verb.RESUBMIT)]
+    "verb", [verb for verb in Verb if verb not in (Verb.SHELL, Verb.ATTACH, Verb.RESUBMIT, Verb.RESUME)]
 )
 def test_only_a_job_id_becomes_a_word_of_a_command(verb: Verb, job_id: str) -> None:
     with pytest.raises(UserError, match="not a job id"):

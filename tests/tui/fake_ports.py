@@ -207,6 +207,8 @@ class FakeJobActions:
     refusal: UserError | None = None
 
     def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
+        if verb is Verb.RESUME:
+            return JobAction(verb, (Command(("sbatch", "--parsable", "/runs/job.sh"), tuple(targets)),))
         job_ids = tuple("17" if target == RUN_ID else target for target in targets)
         left_out = tuple(LeftOut(job_id, "it has ended already (FAILED)") for job_id in job_ids[2:])
         argv = action_command(verb, job_ids[:2], time_limit_s)

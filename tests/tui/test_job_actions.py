@@ -218,6 +218,28 @@ async def test_a_run_is_launched_again_by_its_plan() -> None:
         await driver.sees("submits exactly this script")
 
 
+async def test_an_ended_run_is_resumed_after_its_exact_command_was_shown() -> None:
+    ended = replace(make_run(), state="CANCELLED", ended_time_s=NOW_S - 60)
+    snapshot = replace(make_snapshot(), jobs=(), runs=(ended,), targets={})
+    async with opened(FakeSession(snapshot)) as driver:
+        await driver.press("r")
+        await driver.reaches("runs")
+        await driver.press("greater_than_sign")
+        await driver.sees("$ sbatch --parsable /runs/job.sh")
+        assert driver.ports.job_actions.performed == []
+        await answer(driver)
+        await driver.until(lambda: driver.ports.job_actions.performed, "resumed")
+        assert driver.ports.job_actions.performed[0].verb is Verb.RESUME
+
+
+async def test_a_run_that_runs_is_not_resumed() -> None:
+    async with opened() as driver:
+        await driver.press("enter")
+        await driver.reaches("job")
+        await driver.press("greater_than_sign")
+        await driver.sees("it is RUNNING: only a run that has ended can be resumed")
+
+
 async def test_another_job_is_submitted_again_with_its_script_shown_harmless() -> None:
     async with opened(waiting()) as driver:
         await driver.press("A")
@@ -229,7 +251,7 @@ async def test_another_job_is_submitted_again_with_its_script_shown_harmless() -
 
 
 @pytest.mark.parametrize("mode", [Mode.READONLY, Mode.ROOT, Mode.REPLAY, Mode.DEMO])
-@pytest.mark.parametrize("key", ["x", "h", "U", "Q", "T", "A", "exclamation_mark"])
+@pytest.mark.parametrize("key", ["x", "h", "U", "Q", "T", "A", "greater_than_sign", "exclamation_mark"])
 async def test_where_nothing_may_be_changed_every_action_is_off_and_says_why(mode: Mode, key: str) -> None:
     async with opened(waiting(), mode=mode) as driver:
         await driver.press(key)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from coach.analysis.judging.outcome_words import earlier_runs_lines, outcome_text
+from coach.analysis.judging.outcome_words import earlier_runs_lines, outcome_text, resume_command
 from coach.model.judging.outcome import EarlierRun, End, Outcome, RankEnd
 
 
@@ -36,6 +38,17 @@ from coach.model.judging.outcome import EarlierRun, End, Outcome, RankEnd
 )
 def test_the_outcome_names_the_cause_of_the_end_and_the_lost_work(outcome: Outcome | None, text: str) -> None:
     assert outcome_text(outcome) == text
+
+
+def test_a_run_that_can_resume_is_told_how() -> None:
+    cancelled = Outcome(End.SLURM, "CANCELLED", can_resume=True)
+    assert outcome_text(cancelled, "press >") == "it was cancelled; it can resume: press >"
+    assert resume_command("17") == "`coach resume 17`"
+    assert resume_command("17_3") == "`coach resume 17_3`"
+    assert resume_command("20261121-142233-ddp-4f2a") == "`coach resume 20261121-142233-ddp-4f2a`"
+    assert resume_command("/home/ada/train.log") == resume_command("17; rm x") == ""
+    lost = replace(cancelled, can_resume=False)
+    assert outcome_text(lost, "press >").endswith("it cannot resume: it has no complete checkpoint")
 
 
 def test_a_line_reports_the_ends_of_the_runs_above_it() -> None:
