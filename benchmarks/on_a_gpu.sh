@@ -27,6 +27,7 @@ answer() { # QUESTION: each line of standard input is an answer
 ask() { # QUESTION SECONDS COMMAND …
   local question=$1 limit=$2 status
   shift 2
+  [[ -z $SMALL ]] || limit=$((4 * limit)) # two busy cores are no GPU
   timeout --kill-after=5 "$limit" "$@" 2> "$COACH_HOME/stderr" | answer "$question"
   status=${PIPESTATUS[0]}
   case $status in

@@ -1,10 +1,10 @@
-"""Measure one update of the optimizers by each path that torch has: fused (one kernel), foreach (one kernel for
-each operation, over all parameters) and one parameter at a time.
+"""Measure one update of the optimizers by each path that torch has: fused (one kernel), foreach (one kernel
+for each operation, over all parameters) and one parameter at a time.
 
     python benchmarks/optimizer_paths.py [--small]
 
-The parameters are those of ResNet-50 and of a GPT of 12 layers; with --small, of SimpleCNN. Each number is the
-median of several blocks of updates, without the first updates.
+The parameters are those of ResNet-50 and of a GPT of 12 layers; with --small, of SimpleCNN. Each number is
+the median of several blocks of updates, without the first updates.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trainers"))
 
-from common.models import GPT, SimpleCNN
-from torchvision.models import resnet50
+from common.models import GPT, SimpleCNN, build_model
 
 PATHS = {"fused": {"fused": True}, "foreach": {"foreach": True}, "one by one": {"foreach": False}}
 NUM_BLOCKS = 5
@@ -48,7 +47,7 @@ def models(*, is_small: bool) -> Iterator[tuple[str, torch.nn.Module]]:
     if is_small:
         yield "SimpleCNN", SimpleCNN(width=8)
         return
-    yield "ResNet-50", resnet50()
+    yield "ResNet-50", build_model("resnet50", 64)
     yield "GPT, 12 layers", GPT(768, 12, 12, 1024)
 
 

@@ -17,8 +17,6 @@ from coach.cli.reading_io import Io, slurm_io
 from coach.cli.text import UNKNOWN, print_line, print_table
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.render.ladder import ladder_lines
-from coach.render.text import plain
 from coach.sources.machine.user import user_name
 from coach.workflows.judging.comparing import compare_targets, read_chain
 from coach.workflows.judging.targets import resolve_target
@@ -126,18 +124,11 @@ def _trial(link: Link) -> str:
 def group_object(group: Group) -> dict[str, object]:
     """The JSON of a group."""
     scaling = group.scaling
-    fields = asdict(replace(group, rungs=()))
-    del fields["title"], fields["rungs"]  # `coach ladder` has them
-    return {"schema": 1, **fields, "scaling": None if scaling is None else asdict(scaling)}
+    return {"schema": 1, **asdict(group), "scaling": None if scaling is None else asdict(scaling)}
 
 
 def print_group(group: Group, best: str | None = None) -> None:
     """A group as one table, with a line per value. `best` is the metric that sorts its points."""
-    if group.rungs and best is None:
-        print_line(f"{group.group_id}: {group.title}")
-        for row in ladder_lines(group.rungs):
-            print_line(plain(row))
-        return
     metric = best or _result_of(group)
     print_line(f"{group.group_id}: {group.recipe}, a run for each {group.parameter}")
     efficiency = "EFFICIENCY" if group.parameter == WORLD_SIZE else "OF BEST"

@@ -6,24 +6,21 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from coach.analysis.comparing.sweep_table import Group
-from coach.cli import report
+from coach.analysis.comparing.ladder_table import Climbed, ladder_table
 from coach.cli.cluster import backend_of
-from coach.cli.compare import print_group
 from coach.cli.launch import launch
 from coach.cli.launch_request import add_environment, add_resources, add_ways, request_of
-from coach.cli.reading_io import Io, slurm_io
-from coach.cli.text import FORMATS, print_json, print_line, print_table, printable
+from coach.cli.reading_io import slurm_io
+from coach.cli.text import FORMATS, print_json, print_line, print_table, printable, say
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
-from coach.model.launching.launch import Plan, Submitted
 from coach.render.ladder import cells_of, rung_object, verdict_of
 from coach.workflows.launching.ladders import find_ladders, get_ladder, request_of_ladder
-from coach.workflows.launching.sweep import NoGroup, read_group
+from coach.workflows.launching.sweep import NoGroup, read_members
 
 _OF_LAUNCH: dict[str, Any] = {
     **dict.fromkeys(("num_random", "at_once", "until_done", "resume_with", "brake", "share")),
@@ -37,8 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "what",
         nargs="?",
         metavar="NAME",
-        help="a ladder (without it, they are listed), the path of its TOML, or the id of a run of one that was "
-        "launched: prints its table",
+        help="a ladder (without it, they are listed), the path of its TOML, or the id of a run of one, whose "
+        "table is printed",
     )
     parser.add_argument("--backend", choices=BACKENDS, default="auto", help="where it trains (default: auto)")
     parser.add_argument(
@@ -62,26 +59,25 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 launched (with --wait: each rung gave a result), 1 a rung ended otherwise, 2 refused."""
     if args.what is None:
         return _list(args.format, settings)
-    io = slurm_io(settings)
+
+    def show(run_id: str, backend: str) -> int:
+        """Print the table; 1 if a run of it did not complete."""
+        group_id, read = read_members(run_id, settings, slurm_io(settings), backend)
+        ladder = read[0][0].ladder
+        if ladder is None:
+            raise UserError(f"{run_id}: a sweep, no ladder", f"coach compare {run_id}")
+        rows = ladder_table(ladder, read)
+        _print(rows, {"ladder": ladder.name, "group_id": group_id}, args.format)
+        return 0 if not args.wait or all(row.is_result for row in rows) else 1
+
     try:
         ladder = get_ladder(args.what, settings)
     except UserError as unknown:
         try:
-            group = read_group(args.what, settings, io, backend_of(args.backend, settings))
-            if not group.rungs:
-                raise UserError(f"{args.what}: its group is no ladder", f"coach compare {args.what}")
-            _print(group, args.format)
+            return show(args.what, backend_of(args.backend, settings))
         except NoGroup:
             raise unknown from None
-        return 0
-
-    def answer(plan: Plan, submitted: Sequence[Submitted], io: Io) -> int:
-        group = read_group(submitted[0].run_id, settings, io, plan.backend)
-        _print(group, args.format)
-        return 0 if not args.wait or all(rung.is_result for rung in group.rungs) else 1
-
-    request = request_of_ladder(ladder, request_of(args))
-    return launch(request, args, settings, answer if args.wait or args.format != "text" else None)
+    return launch(request_of_ladder(ladder, request_of(args)), args, settings, show)
 
 
 def _list(format_: str, settings: Settings) -> int:
@@ -89,29 +85,33 @@ def _list(format_: str, settings: Settings) -> int:
     if format_ == "json":
         print_json("ladders", [asdict(ladder) for ladder in ladders])
     else:
-        names = [", ".join(rung.name for rung in ladder.rungs) for ladder in ladders]
-        rows = [(each.name, each.title, rungs) for each, rungs in zip(ladders, names, strict=True)]
+        rows = [(each.name, each.title, ", ".join(rung.name for rung in each.rungs)) for each in ladders]
         print_table(("LADDER", "TITLE", "RUNGS"), rows)
     for problem in problems:
-        report(problem)
+        say(f"{problem.message}{f'; {problem.hint}' if problem.hint else ''}")
     return 2 if problems else 0
 
 
-def _print(group: Group, format_: str) -> None:
+def _print(rows: Sequence[Climbed], names: Mapping[str, str], format_: str) -> None:
     """The table of a ladder. CSV and JSON have the same names and plain numbers."""
-    rungs = [rung_object(each) for each in group.rungs]
+    rungs = [rung_object(row) for row in rows]
+    head, *cells = cells_of(rows)
+    verdicts = [verdict_of(row) for row in rows]
     if format_ == "json":
-        print_json("rungs", rungs, more={"ladder": group.recipe, "group_id": group.group_id})
+        print_json("rungs", rungs, more=names)
     elif format_ == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(rungs[0])
+        writer = csv.DictWriter(sys.stdout, rungs[0], lineterminator="\n")
+        writer.writeheader()
         writer.writerows(
-            [printable(str("" if cell is None else cell)) for cell in each.values()] for each in rungs
+            {key: printable(str(value)) if value else value for key, value in each.items()} for each in rungs
         )
     elif format_ == "markdown":
-        head, *cells = cells_of(group.rungs)
-        told = [(*row, verdict_of(rung)) for row, rung in zip(cells, group.rungs, strict=True)]
+        told = [(*row, verdict) for row, verdict in zip(cells, verdicts, strict=True)]
         for row in ((*head, "VERDICT"), ("---",) * (len(head) + 1), *told):
             print_line(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |")
     else:
-        print_group(group)
+        print_table(head, cells, "l" + "r" * (len(head) - 1))
+        print_line("")
+        print_table(
+            ("RUNG", "VERDICT"), [(row[0], verdict) for row, verdict in zip(cells, verdicts, strict=True)]
+        )

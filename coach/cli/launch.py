@@ -73,8 +73,8 @@ def meant(args: argparse.Namespace, unknown: Sequence[str]) -> str | None:
     return f"a parameter of a recipe goes through --set: `{' '.join(pairs)}`{near}"
 
 
-Answer = Callable[[Plan, Sequence[Submitted], Io], int]
-"""Prints what was launched; returns the exit status."""
+Answer = Callable[[str, str], int]
+"""Prints what was launched, from the first run's id and the backend; returns the exit status."""
 
 
 def launch(
@@ -113,11 +113,21 @@ def launch(
             return 130
         states = waited
     if answer is not None:
-        return answer(plan, submitted, io)
+        return answer(plan.run_id, plan.backend)
+    return _finish(plan, submitted, states, args, settings, io)
+
+
+def _finish(
+    plan: Plan,
+    submitted: Sequence[Submitted],
+    states: Sequence[str | None],
+    args: argparse.Namespace,
+    settings: Settings,
+    io: Io,
+) -> int:
+    """Print what was launched; the exit status of the launch."""
     _answer(plan, submitted, states, args.format)
-    if not args.wait:
-        return 0
-    return _status_of_end(plan, submitted, states, settings, io, args.format)
+    return _status_of_end(plan, submitted, states, settings, io, args.format) if args.wait else 0
 
 
 def refuse_second(args: argparse.Namespace, settings: Settings, io: Io) -> None:

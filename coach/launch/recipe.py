@@ -16,6 +16,8 @@ from coach.launch import parameters
 from coach.launch.own_program import own_recipe, undecided_places
 from coach.launch.project_file import get_training, is_reference
 from coach.launch.python_source import packages_of
+from coach.launch.recipe_file import RANKS as RANKS
+from coach.launch.recipe_file import WORLD_SIZE as WORLD_SIZE
 from coach.launch.recipe_file import Recipe as Recipe
 from coach.launch.recipe_file import Sweep as Sweep
 from coach.launch.recipe_file import read_recipe_file

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.cells import cell_len
-
 from coach.analysis.comparing.ladder_table import Climbed
 from coach.analysis.comparing.steady_state import Estimate
-from coach.render.text import BLANK, UNKNOWN, Line, Span, fit, hang, line, mib, muted, number, printable
+from coach.analysis.spelling.printable import display_width
+from coach.render.text import (
+    BLANK,
+    UNKNOWN,
+    Line,
+    Span,
+    fit,
+    hang,
+    line,
+    mib,
+    muted,
+    number,
+    printable,
+    strong,
+)
 
 HEADERS = (
     *("RUNG", "RANKS", "SAMPLES/S ± (n)", "× FIRST", "× PREV", "EFF.", "MEMORY", "STATED"),
@@ -25,23 +37,25 @@ def cells_of(rows: Sequence[Climbed]) -> list[tuple[str, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def ladder_lines(rows: Sequence[Climbed], width: int | None = None) -> list[Line]:
+def ladder_lines(rows: Sequence[Climbed], title: str, width: int) -> list[Line]:
     """The table, then the verdict of each rung in whole. Of columns without room, the last are left out."""
     table = cells_of(rows)
-    sizes = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
-    while width is not None and sum(sizes) + 2 * len(sizes) > width:
+    sizes = [max(map(display_width, column)) for column in zip(*table, strict=True)]
+    while sum(sizes) + 2 * len(sizes) > width:
         sizes.pop()
-    texts = [
-        "".join(f"  {fit(cell, size, 'right')}" for cell, size in zip(row[1:], sizes[1:], strict=False))
-        for row in table
-    ]
-    head, *below = [f" {fit(row[0], sizes[0])}{text}" for row, text in zip(table, texts, strict=True)]
+    texts = []
+    for name, *cells in table:
+        shown = zip(cells, sizes[1:], strict=False)
+        texts.append(
+            f" {fit(name, sizes[0])}" + "".join(f"  {fit(cell, size, 'right')}" for cell, size in shown)
+        )
     verdicts = [
         (Span(f" {fit(row.rung.name, sizes[0])}  ", "strong"), Span(printable(verdict_of(row))))
         for row in rows
     ]
-    wrapped = [text for row in verdicts for text in (hang(row, width) if width is not None else [row])]
-    return [line(muted(head)), *map(line, below), BLANK, *wrapped]
+    wrapped = [text for row in verdicts for text in hang(row, width)]
+    head = [line(strong(f" {printable(title)}")), BLANK, line(muted(texts[0]))]
+    return [*head, *map(line, texts[1:]), BLANK, *wrapped]
 
 
 def verdict_of(row: Climbed) -> str:
@@ -81,8 +95,8 @@ def _cells(row: Climbed) -> tuple[str, ...]:
     return (
         row.rung.name,
         number(row.ranks),
-        f"{_noisy(rate, number)} ({rate.num_values})" if rate is not None else UNKNOWN,
-        UNKNOWN if ratio is None else _noisy(ratio, "{:.2f}".format),
+        UNKNOWN if rate is None else f"{number(rate.value)} ± {number(rate.noise, 2)} ({rate.num_values})",
+        UNKNOWN if ratio is None else f"{ratio.value:.2f} ± {ratio.noise or 0.0:.2f}",
         UNKNOWN if previous is None else f"{previous.value:.2f}",
         UNKNOWN if efficiency is None else f"{100 * efficiency.value:.0f} %",
         mib(row.memory_mib),
@@ -90,8 +104,3 @@ def _cells(row: Climbed) -> tuple[str, ...]:
         row.target or UNKNOWN,
         number(row.gpu_hours, 2),
     )
-
-
-def _noisy(estimate: Estimate, spell: Callable[[float], str]) -> str:
-    noise = "" if estimate.noise is None else f" ± {spell(estimate.noise)}"
-    return f"{spell(estimate.value)}{noise}"

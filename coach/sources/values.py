@@ -59,8 +59,8 @@ def texts(value: Any) -> tuple[str, ...]:
 
 def span(value: Any) -> tuple[float, float] | None:
     """A JSON array of two finite numbers; None for any other value."""
-    ends = [finite(each) for each in value] if isinstance(value, list) else []
-    return (ends[0], ends[1]) if len(ends) == 2 and None not in ends else None  # type: ignore[return-value] # no None
+    least, most = map(finite, value) if isinstance(value, list) and len(value) == 2 else (None, None)
+    return None if least is None or most is None else (least, most)
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(

@@ -12,8 +12,8 @@ from statistics import fmean
 
 from coach.analysis.comparing.speedup import Measured, Speedup, speedup_of, too_few_steps
 from coach.analysis.comparing.steady_state import Estimate, estimate_independent
-from coach.analysis.comparing.time_to_target import TimeToTarget, short_words
-from coach.model.judging.finding import Finding
+from coach.analysis.comparing.sweep_table import Member
+from coach.analysis.comparing.time_to_target import short_words
 from coach.model.launching.ladder import Ladder, Rung
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
@@ -60,16 +60,8 @@ class Climbed:
         return not self.run_ids or self.state == "COMPLETED"
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One run of a ladder as it was read."""
-
-    run: Run
-    state: str | None
-    measured: Measured
-    finding: Finding | None
-    """The finding that ended it, or its most severe one."""
-    target: TimeToTarget | None
+Trial = tuple[Run, Member]
+"""One run of a ladder, as it was read."""
 
 
 def ladder_table(ladder: Ladder, trials: Sequence[Trial]) -> tuple[Climbed, ...]:
@@ -77,8 +69,8 @@ def ladder_table(ladder: Ladder, trials: Sequence[Trial]) -> tuple[Climbed, ...]
     rows: list[Climbed] = []
     first = before = None
     for rung in ladder.rungs:
-        own = [each for each in trials if each.run.sweep is not None and each.run.sweep.value == rung.name]
-        measured = _together([each.measured for each in own])
+        own = [trial for trial in trials if trial[1].value == rung.name]
+        measured = _together([member.measured for _, member in own])
         is_measured = measured.throughput is not None and measured.throughput.noise is not None
         first = first or (measured if is_measured else None)
         row = _row(rung, own, measured, first or measured, before or measured)
@@ -90,12 +82,12 @@ def ladder_table(ladder: Ladder, trials: Sequence[Trial]) -> tuple[Climbed, ...]
 def _row(
     rung: Rung, trials: Sequence[Trial], measured: Measured, first: Measured, before: Measured
 ) -> Climbed:
-    states = [each.state for each in trials]
-    target = trials[0].target if trials else None
-    hours = [_gpu_hours(each.run) for each in trials]
+    states = [member.state for _, member in trials]
+    target = trials[0][1].target if trials else None
+    hours = [_gpu_hours(run) for run, _ in trials]
     return Climbed(
         rung,
-        tuple(each.run.run_id for each in trials),
+        tuple(run.run_id for run, _ in trials),
         next((state for state in states if state != "COMPLETED"), states[0] if states else None),
         measured.world_size,
         measured.throughput,
@@ -109,8 +101,8 @@ def _row(
 
 
 def _together(repeats: Sequence[Measured]) -> Measured:
-    """The repeats of a rung as one measurement. Of three or more, the ± is at least their own scatter, which a
-    single run cannot show."""
+    """The repeats of a rung as one measurement. Of three or more, the ± is at least their own scatter: a
+    single run cannot show it."""
     rates = [each.throughput for each in repeats if each.throughput is not None]
     noises = [rate.noise for rate in rates if rate.noise is not None]
     if len(rates) < 2 or len(noises) < len(rates):
@@ -130,29 +122,33 @@ def _gpu_hours(run: Run) -> float | None:
 
 def _verdict(ladder: Ladder, row: Climbed, trials: Sequence[Trial]) -> str:
     """The answer to the document's figure; without a figure, why there is no measurement."""
-    rung, figure = row.rung, row.rung.ratio or row.rung.samples_per_s
     if not trials:
-        return f"{_UNTESTED}{rung.why_not or 'it was not launched'}"
+        return f"{_UNTESTED}{row.rung.why_not or 'it was not launched'}"
     if (problem := _no_measurement(row, trials)) is not None:
         return problem
+    figure = row.rung.ratio or row.rung.samples_per_s
     if figure is None:
         return "measured: no figure is stated"
-    if ladder.is_for_gpus and any(each.run.device.get("type") == "cpu" for each in trials):
+    if ladder.is_for_gpus and any(run.device.get("type") == "cpu" for run, _ in trials):
         return f"{_UNTESTED}the figure is for GPUs, this trained on CPUs"
-    found = row.over_first.ratio if rung.ratio else row.throughput
+    if row.rung.why_not is not None:
+        return f"{_UNTESTED}{row.rung.why_not}; measured on {row.ranks}"
+    return _answer(row, figure, trials[0][1])
+
+
+def _answer(row: Climbed, figure: tuple[float, float], member: Member) -> str:
+    """The answer to a figure that the rung could test."""
+    found = row.over_first.ratio if row.rung.ratio else row.throughput
     if found is None or found.noise is None:
         return f"not comparable: {row.over_first.because or 'no ratio'}"
-    if rung.why_not is not None:
-        return f"{_UNTESTED}{rung.why_not}; measured on {row.ranks}"
     least, most = figure
+    if found.value >= _FAR_ABOVE * most:
+        return f"reached: {found.value / most:.3g} × the figure"
     if found.value >= least:
-        times = found.value / most
-        return f"reached: {times:.3g} × the figure" if times > _FAR_ABOVE else "reached"
+        return "reached"
     if found.value + found.noise >= least:
         return "within the noise: --set repeats=3 makes the ± smaller"
-    if (cause := _cause(trials[0])) is not None:
-        return f"not reached: {cause}"
-    return f"wrong because {rung.wrong_because}" if rung.wrong_because else _not_reached(row)
+    return _why_missed(row, member)
 
 
 def _no_measurement(row: Climbed, trials: Sequence[Trial]) -> str | None:
@@ -160,7 +156,7 @@ def _no_measurement(row: Climbed, trials: Sequence[Trial]) -> str | None:
     if not is_final(row.state):
         return (row.state or "not started").lower()
     if row.state != "COMPLETED":
-        found = next((each.finding for each in trials if each.state == row.state), None)
+        found = next((member.finding for _, member in trials if member.state == row.state), None)
         return f"not tested: {row.state}{f': {found.rule} {found.summary}' if found is not None else ''}"
     if row.throughput is None:
         return "not tested: its speed was not measured"
@@ -168,16 +164,16 @@ def _no_measurement(row: Climbed, trials: Sequence[Trial]) -> str | None:
     return f"not tested: {too_few_steps(steps)}" if row.throughput.noise is None else None
 
 
-def _cause(trial: Trial) -> str | None:
-    """What held the rung back, by the diagnosis of its run; None if nothing is known."""
-    step, data, finding = trial.measured.step_time, trial.measured.data_time, trial.finding
+def _why_missed(row: Climbed, member: Member) -> str:
+    """What held the rung back, by the diagnosis of its run; else what is known of the figure itself."""
+    step, data, finding = member.measured.step_time, member.measured.data_time, member.finding
     share = data.value / step.value if step and data and step.value > 0 else 0.0
     if share >= _WAITING_SHARE and (finding is None or finding.cause == "input_bound"):
-        return f"{100 * share:.0f} % of a step waits for data, see gpu_data"
-    return None if finding is None else f"{finding.summary}, see coach explain {finding.rule}"
-
-
-def _not_reached(row: Climbed) -> str:
+        return f"not reached: {100 * share:.0f} % of a step waits for data, see gpu_data"
+    if finding is not None:
+        return f"not reached: {finding.summary}, see coach explain {finding.rule}"
+    if row.rung.wrong_because:
+        return f"wrong because {row.rung.wrong_because}"
     efficiency = row.over_first.efficiency
     if efficiency is None or row.over_first.times_ranks == 1:
         return "not reached: no cause was found"

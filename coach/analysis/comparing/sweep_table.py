@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from coach.analysis.comparing.ladder_table import Climbed, Trial, ladder_table
 from coach.analysis.comparing.scaling_laws import Scaling, Size, scaling_of, scaling_words
 from coach.analysis.comparing.speedup import Measured, efficiency_words, ratio_words, speedup_of
 from coach.analysis.comparing.steady_state import Estimate
@@ -137,10 +136,6 @@ class Group:
     recipe: str
     parameter: str
     points: tuple[Point, ...]
-    title: str = ""
-    """That of its ladder; empty if it is none."""
-    rungs: tuple[Climbed, ...] = ()
-    """The table of its ladder."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -191,18 +186,6 @@ def member_of(run: Run, snapshot: TargetSnapshot, history: History, findings: Se
         time_to_target(snapshot),
         loss_words(history),
     )
-
-
-def group_table(group_id: str, read: Sequence[tuple[Run, Member]]) -> Group:
-    """The whole table of the runs of a group, in the order of `group_of`."""
-    first = read[0][0] if read else None
-    parameter = first.sweep.parameter if first is not None and first.sweep is not None else ""
-    points = table(parameter, [member for _, member in read])
-    if first is None or first.ladder is None:
-        return Group(group_id, first.recipe if first is not None else "", parameter, points)
-    trials = [Trial(run, each.state, each.measured, each.finding, each.target) for run, each in read]
-    ladder = first.ladder
-    return Group(group_id, ladder.name, parameter, points, ladder.title, ladder_table(ladder, trials))
 
 
 def best_first(points: Iterable[Point], metric: str) -> tuple[Point, ...]:

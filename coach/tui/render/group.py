@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, WORLD_SIZE, Group, Point
 from coach.analysis.comparing.time_to_target import TimeToTarget, not_reached_words
-from coach.render.ladder import ladder_lines
 from coach.render.severity import job_state_tone
 from coach.render.text import (
     BLANK,
@@ -35,10 +34,7 @@ _END = Column("result", "RESULT", 12, priority=1)
 
 def group_lines(group: Group, width: int) -> list[Line]:
     """The table: first the results of the trainings, then their speed. A column without a value is left out;
-    of columns without room, the last. A ladder has the table of its rungs."""
-    if group.rungs:
-        head = line(strong(f" {printable(group.recipe)}"), muted(f"  {printable(group.title)}"))
-        return [head, BLANK, *ladder_lines(group.rungs, width)]
+    of columns without room, the last."""
     named = [(column, cell_of) for column, cell_of in _columns(group) if _is_known(cell_of, group.points)]
     columns = [*(column for column, _ in named), _END]
     layout = fit_columns(columns, width)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coach.analysis.comparing.sweep_table import group_of, group_table, member_of
+from coach.analysis.comparing.ladder_table import ladder_table
+from coach.analysis.comparing.sweep_table import Group, Member, group_of, member_of, table
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.render.ladder import ladder_lines
 from coach.render.text import Line, line, muted
 from coach.tui.bases.page import PageScreen
 from coach.tui.context import Context
@@ -26,7 +29,7 @@ class GroupScreen(PageScreen, screen="group"):
         self.targets = tuple(run.run_id for run in self._runs[:MAX_FOLLOWED])
 
     def lines(self, width: int) -> list[Line]:
-        read = []
+        members: list[tuple[Run, Member]] = []
         for listed in self._runs:
             run = self.context.run(listed.run_id) or listed
             target = self.context.snapshot.targets.get(run.run_id) or TargetSnapshot(
@@ -35,8 +38,14 @@ class GroupScreen(PageScreen, screen="group"):
             diagnosis = self.context.diagnoses.get(run.run_id)
             history = self.context.session.history(run.run_id)
             member = member_of(run, target, history, diagnosis.findings if diagnosis else ())
-            read.append((run, member))
-        rows = group_lines(group_table(self._group_id, read), width + 1)
+            members.append((run, member))
+        first = self._runs[0] if self._runs else None
+        parameter = first.sweep.parameter if first is not None and first.sweep is not None else ""
+        recipe = first.recipe if first is not None else ""
+        points = table(parameter, [member for _, member in members])
+        rows = group_lines(Group(self._group_id, recipe, parameter, points), width + 1)
+        if first is not None and first.ladder is not None:
+            rows = ladder_lines(ladder_table(first.ladder, members), first.ladder.title, width)
         if len(self._runs) > MAX_FOLLOWED:
             rows.append(
                 line(

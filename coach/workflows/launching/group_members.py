@@ -10,21 +10,25 @@ from coach.config import Settings
 from coach.launch import parameters
 from coach.launch.array_script import can_be_array
 from coach.launch.batch_file import array_of, read
-from coach.launch.limits import check_limits
 from coach.launch.partition_choice import gpu_partition, words_of_choice
-from coach.launch.recipe import Recipe, Sweep, recipe_of, recipe_of_run, resolve_parameters
-from coach.launch.recipe_file import RANKS, WORLD_SIZE
+from coach.launch.recipe import (
+    RANKS,
+    WORLD_SIZE,
+    Recipe,
+    Sweep,
+    recipe_of,
+    recipe_of_run,
+    resolve_parameters,
+)
 from coach.launch.resources import Resolved, Site, resolve_resources
 from coach.launch.sweep_values import MAX_RUNS, combinations, names_several, words_of
 from coach.model.errors import UserError
-from coach.model.launching.ladder import RUNG, Rung
-from coach.model.launching.launch import ARRAY_TASK, LaunchRequest, OwnKind, Plan, Scalar
+from coach.model.launching.launch import ARRAY_TASK, LaunchRequest, OwnKind, Plan, Resources, Scalar
 from coach.workflows.launching.defaults import locked_fields
+from coach.workflows.launching.ladders import RUNG, Ladder, runs_of_ladder
 
 AT_ONCE = 4
 """Runs of a sweep that may be alive at the same time, unless the launch sets another number."""
-REPEATS = "repeats"
-"""Name in `set` that gives the number of runs of every rung of a ladder."""
 _THREADS = "OMP_NUM_THREADS"
 MAX_TASKS = 64
 """Largest array of a batch file: each task gets a run directory. Larger arrays are for plain sbatch."""
@@ -107,7 +111,7 @@ def members_of(request: LaunchRequest, recipe: Recipe, site: Site, settings: Set
         if tasks:
             return tasks
     if request.ladder is not None:
-        return _of_ladder(request, site, settings)
+        return _of_ladder(request.ladder, request, site, settings)
     if request.sweep:
         return _of_sweep(request, recipe, site, settings)
     of_sweeps = {
@@ -163,61 +167,15 @@ def _of_sweep(request: LaunchRequest, recipe: Recipe, site: Site, settings: Sett
     ]
 
 
-def _of_ladder(request: LaunchRequest, site: Site, settings: Settings) -> list[Member]:
-    """The runs of a ladder's rungs, each as often as it repeats. A rung that this site cannot start is left
-    out, and the ladder in each run's request says why. In the request's `set`, `world_size` is the most ranks
-    of a rung, and `rung` names the rungs to launch. Raises UserError if no rung can be started."""
-    ladder, said = request.ladder, dict(request.set)
-    assert ladder is not None
-    most, repeats = (
-        int(parameters.convert(RANKS, said.pop(name), f"--set {name}")) if name in said else None
-        for name in (WORLD_SIZE, REPEATS)
-    )
-    named = str(said.pop(RUNG, ",".join(rung.name for rung in ladder.rungs))).split(",")
-    rungs: list[Rung] = []
-    found: list[tuple[str, LaunchRequest]] = []
-    why_not = UserError(f"--set {RUNG}: {ladder.name} has no rung {' or '.join(named)}")
-    for rung in (rung for rung in ladder.rungs if rung.name in named):
-        try:
-            run, why_fewer = _of_rung(rung, replace(request, set=said), most, site, settings)
-        except UserError as error:
-            why_not, why_fewer = why_not if rungs else error, error.message
-        else:
-            found += [(rung.name, run)] * (repeats or rung.repeats)
-        rungs.append(replace(rung, why_not=why_fewer))
-    if not found:
-        raise why_not
-    for name in said:
-        if not any(name in run.set for _, run in found):
-            hint = f"also {WORLD_SIZE} (the most ranks), {REPEATS}, and {RUNG} (names of rungs)"
-            raise UserError(f"--set {name}: no rung of the ladder has this parameter", hint)
-    judged = replace(ladder, rungs=tuple(rungs))
-    return [Member(RUNG, name, replace(run, ladder=judged)) for name, run in found]
+def _of_ladder(ladder: Ladder, request: LaunchRequest, site: Site, settings: Settings) -> list[Member]:
+    """The runs of a ladder's rungs on this site."""
 
+    def place(run: LaunchRequest, ranks: int | None) -> tuple[LaunchRequest, Resources]:
+        recipe = recipe_of(run)
+        placed = run if ranks is None else _with_ranks(run, recipe, ranks, site, {})
+        return placed, _resolved(placed, recipe, site).resources
 
-def _of_rung(
-    rung: Rung, request: LaunchRequest, most: int | None, site: Site, settings: Settings
-) -> tuple[LaunchRequest, str | None]:
-    """The request of one rung, and why it has fewer ranks than its file says; None if it has all. Raises
-    UserError if it cannot be started."""
-    recipe = recipe_of(replace(request, recipe=rung.recipe))
-    own = {name: value for name, value in request.set.items() if name in recipe.parameters}
-    run = replace(request, recipe=rung.recipe, set={**rung.set, **own})
-    ranks, why_fewer = rung.ranks, None
-    while True:
-        try:
-            if ranks is not None and most is not None and ranks > most:
-                raise UserError(f"at most {most} ranks were asked for")
-            placed = run if ranks is None else _with_ranks(run, recipe, ranks, site, {})
-            check_limits(_resolved(placed, recipe, site).resources, 0, settings.limits, settings.origins)
-            return placed, why_fewer
-        except UserError as error:
-            words = error.message.rpartition(": ")[2]
-            units = "GPUs" if "GPU" in words else "ranks"
-            why_fewer = why_fewer or (f"asks {ranks} {units}, {words}" if ranks else error.message)
-            if ranks is None or ranks // 2 < (rung.min_ranks or ranks):
-                raise UserError(why_fewer, error.hint) from None
-            ranks //= 2
+    return [Member(RUNG, name, run) for name, run in runs_of_ladder(ladder, request, place, settings)]
 
 
 def _resolved(run: LaunchRequest, recipe: Recipe, site: Site) -> Resolved:

@@ -7,53 +7,50 @@ right. The group that it launches is planned and submitted like a sweep (see swe
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from coach.config import Settings
-from coach.launch.recipe import LADDERS, Recipe, data_dir, resolve_parameters
+from coach.launch import parameters
+from coach.launch.limits import check_limits
+from coach.launch.recipe import LADDERS, RANKS, WORLD_SIZE, Recipe, data_dir, recipe_of, resolve_parameters
 from coach.model.errors import UserError
-from coach.model.launching.ladder import Ladder, Rung
-from coach.model.launching.launch import LaunchRequest
+from coach.model.launching.ladder import RUNG as RUNG
+from coach.model.launching.ladder import Ladder as Ladder
+from coach.model.launching.ladder import Rung
+from coach.model.launching.launch import LaunchRequest, Resources, Scalar
 from coach.model.toml_schema import (
     FIRST_VERSION,
     FLAG,
+    NUMBER,
     STRING,
     TABLE,
     Key,
     Schema,
     TomlFile,
-    WrongValueError,
     fulfilling,
+    list_of,
     typed,
     whole,
 )
-from coach.model.toml_schema import Kind as TomlKind
 from coach.runs import expand_home
 from coach.sources.named_file import read_named
 from coach.workflows.launching.recipes import find_recipe, launch_name_of
 
 _NAME = re.compile(r"[\w-]{1,32}", re.ASCII)
-_MOST_RANKS = 4096
-_MOST_REPEATS = 10
-
-
-def _range(value: Any) -> tuple[float, float]:
-    is_list = isinstance(value, list) and len(value) == 2
-    if (
-        not is_list
-        or not all(isinstance(each, int | float) for each in value)
-        or not 0 < value[0] <= value[1]
-    ):
-        raise WrongValueError("expected the least and the most of the document's figure: [1.5, 2]")
-    return float(value[0]), float(value[1])
-
-
-_FIGURE = TomlKind("the least and the most of the document's figure: [1.5, 2]", _range)
-_RANKS = whole(1, _MOST_RANKS)
+_FIGURE = fulfilling(
+    list_of(NUMBER),
+    lambda ends: len(ends) == 2 and 0 < ends[0] <= ends[1],
+    "the least and the most of the document's figure: [1.5, 2]",
+)
+_RANKS = whole(1)
+REPEATS = "repeats"
+"""Name in `set` that gives the number of runs of every rung."""
+Place = Callable[[LaunchRequest, int | None], tuple[LaunchRequest, Resources]]
+"""Places a run's ranks on the nodes of this site: the request, and its resources. Raises UserError."""
 RUNG_KEYS: Schema = {
     "recipe": Key(typed("a recipe's name, or a path", str), "What the rung launches.", is_needed=True),
     "set": Key(typed("a table of parameters", dict), "Values of its parameters.", default={}),
@@ -61,7 +58,7 @@ RUNG_KEYS: Schema = {
     "min_ranks": Key(
         _RANKS, "Where there are too few devices for `ranks`, run on fewer, but at least on these."
     ),
-    "repeats": Key(whole(1, _MOST_REPEATS), "How many times it runs; more make the ± smaller.", default=1),
+    "repeats": Key(whole(1, 10), "How many times it runs; more make the ± smaller.", default=1),
     "shows": Key(STRING, "What it shows, in one sentence."),
     "samples_per_s": Key(_FIGURE, "The document's samples/s of all ranks: the least and the most."),
     "ratio": Key(_FIGURE, "The document's speed-up over the first rung: the least and the most."),
@@ -115,6 +112,70 @@ def ladder_with(recipe: str, settings: Settings) -> Ladder:
 def request_of_ladder(ladder: Ladder, request: LaunchRequest) -> LaunchRequest:
     """The request with the ladder's group in place of its recipe."""
     return replace(request, recipe=ladder.rungs[0].recipe, ladder=ladder)
+
+
+def runs_of_ladder(
+    ladder: Ladder, request: LaunchRequest, place: Place, settings: Settings
+) -> list[tuple[str, LaunchRequest]]:
+    """A rung's name and the request of each of its runs, as often as it repeats. A rung that this site cannot
+    start is left out, and the ladder in each request says why. In the request's `set`, `world_size` is the
+    most ranks of a rung, and `rung` names the rungs to launch. Raises UserError if no rung can be started."""
+    said = dict(request.set)
+    most, repeats = (
+        int(parameters.convert(RANKS, said.pop(name), f"--set {name}")) if name in said else None
+        for name in (WORLD_SIZE, REPEATS)
+    )
+    named = str(said.pop(RUNG, ",".join(rung.name for rung in ladder.rungs))).split(",")
+    chosen = [rung for rung in ladder.rungs if rung.name in named]
+    rungs: list[Rung] = []
+    found: list[tuple[str, LaunchRequest]] = []
+    for rung in chosen:
+        try:
+            run, why_fewer = _of_rung(rung, replace(request, set=said), most, place, settings)
+        except UserError as error:
+            why_fewer = error.message
+        else:
+            found += [(rung.name, run)] * (repeats or rung.repeats)
+        rungs.append(replace(rung, why_not=why_fewer))
+    if not found:
+        none = f"no such rung: {', '.join(named)}"
+        raise UserError(f"{ladder.name}: {next((rung.why_not for rung in rungs), none)}")
+    _refuse_unknown(said, [run for _, run in found])
+    judged = replace(ladder, rungs=tuple(rungs))
+    return [(name, replace(run, ladder=judged)) for name, run in found]
+
+
+def _refuse_unknown(said: Mapping[str, Scalar], runs: Sequence[LaunchRequest]) -> None:
+    """Raise UserError for a parameter that none of the runs has."""
+    for name in said:
+        if not any(name in run.set for run in runs):
+            hint = f"also {WORLD_SIZE} (the most ranks), {REPEATS}, and {RUNG} (names of rungs)"
+            raise UserError(f"--set {name}: no rung of the ladder has this parameter", hint)
+
+
+def _of_rung(
+    rung: Rung, request: LaunchRequest, most: int | None, place: Place, settings: Settings
+) -> tuple[LaunchRequest, str | None]:
+    """The request of one rung, and why it has fewer ranks than its file says; None if it has all. Raises
+    UserError if it cannot be started."""
+    recipe = recipe_of(replace(request, recipe=rung.recipe))
+    own = {name: value for name, value in request.set.items() if name in recipe.parameters}
+    run = replace(request, recipe=rung.recipe, set={**rung.set, **own})
+    ranks, why_fewer = rung.ranks, None
+    while True:
+        try:
+            if ranks is not None and most is not None and ranks > most:
+                raise UserError(f"at most {most} ranks were asked for")
+            placed, resources = place(run, ranks)
+            check_limits(resources, 0, settings.limits, settings.origins)
+            return placed, why_fewer
+        except UserError as error:
+            words = error.message.rpartition(": ")[2]
+            units = "GPUs" if "GPU" in words else "ranks"
+            why_fewer = why_fewer or (f"asks {ranks} {units}, {words}" if ranks else error.message)
+            if ranks is None or ranks // 2 < (rung.min_ranks or ranks):
+                raise UserError(why_fewer, error.hint) from None
+            ranks //= 2
 
 
 def read_ladder(path: Path, settings: Settings) -> Ladder:

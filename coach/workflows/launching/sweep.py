@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from coach import runs
-from coach.analysis.comparing.sweep_table import Group, Member, group_of, group_table, member_of
+from coach.analysis.comparing.sweep_table import Group, Member, group_of, member_of, table
 from coach.config import Settings
 from coach.launch import parameters
 from coach.launch.array_script import can_be_array
@@ -163,6 +163,16 @@ def submit(plan: Plan, settings: Settings, env: Mapping[str, str], io: Io) -> tu
 def read_group(text: str, settings: Settings, io: Io, backend: str) -> Group:
     """The table of a group. `text` names one of its runs, or is the number of its array. Raises UserError if
     it is neither."""
+    group_id, read = read_members(text, settings, io, backend)
+    first = read[0][0]
+    parameter = first.sweep.parameter if first.sweep is not None else ""
+    return Group(group_id, first.recipe, parameter, table(parameter, [member for _, member in read]))
+
+
+def read_members(
+    text: str, settings: Settings, io: Io, backend: str
+) -> tuple[str, Sequence[tuple[Run, Member]]]:
+    """The id of a group and its runs, as `read_group` finds them."""
     known = known_runs(settings, io)
     named = first_of_group(text, known)
     group_id = named.sweep.group_id if named is not None and named.sweep is not None else text
@@ -170,7 +180,7 @@ def read_group(text: str, settings: Settings, io: Io, backend: str) -> Group:
     if not members:
         raise NoGroup(f"{text}: not a group of runs")
     checker = Checker(settings, io, backend, is_alone=True)
-    return group_table(group_id, [_read(run, settings, checker) for run in members])
+    return group_id, [_read(run, settings, checker) for run in members]
 
 
 def _read(run: Run, settings: Settings, checker: Checker) -> tuple[Run, Member]:

@@ -9,6 +9,7 @@ import pytest
 from coach.analysis.comparing.ladder_table import Climbed, Trial, ladder_table
 from coach.analysis.comparing.speedup import Measured
 from coach.analysis.comparing.steady_state import Estimate
+from coach.analysis.comparing.sweep_table import Member
 from coach.model.judging.finding import Finding, Severity, Subject
 from coach.model.launching.ladder import RUNG, Ladder, Rung
 from coach.model.launching.launch import SweepPoint
@@ -32,11 +33,12 @@ def trial(rung: Rung, rate: float | None, number: int = 0, **changes: object) ->
     measured = Measured(
         rung.ranks or 1, throughput, Estimate(0.1, 0.001, 60), Estimate(0.001, 0.001, 60), None
     )
-    return replace(Trial(run(rung, number), "COMPLETED", measured, None, None), **changes)
+    own = changes.pop("run", run(rung, number))
+    return own, replace(Member(own.run_id, rung.name, "COMPLETED", measured, None), **changes)
 
 
 def waiting(share: float) -> Measured:
-    return replace(trial(DDP, 2000.0).measured, data_time=Estimate(0.1 * share, None, 60))
+    return replace(trial(DDP, 2000.0)[1].measured, data_time=Estimate(0.1 * share, None, 60))
 
 
 def found(cause: str, rule: str = "GPU005") -> Finding:
@@ -95,7 +97,7 @@ def test_the_verdict_names_the_cause_that_the_run_s_diagnosis_has(tried: Trial, 
 
 
 def test_too_few_steps_are_no_answer() -> None:
-    short = replace(trial(DDP, 7150).measured, throughput=Estimate(7150, None, 9))
+    short = replace(trial(DDP, 7150)[1].measured, throughput=Estimate(7150, None, 9))
     row = climbed(trial(FIRST, 1100), trial(DDP, 7150, measured=short))
     assert row.verdict == "not tested: too few steps (9 steady, 16 are needed)"
     assert row.over_first.ratio is None
@@ -114,12 +116,12 @@ def test_what_this_site_cannot_run_is_not_tested() -> None:
     row = climbed(trial(FIRST, 1100), rungs=(FIRST, small))
     assert row.verdict == "cannot be tested here: asks 8 GPUs, partition gpu has 2 GPUs per node"
     assert row.is_result
-    tried = replace(trial(DDP, 2000), measured=replace(trial(DDP, 2000).measured, world_size=2))
+    tried = trial(DDP, 2000, measured=replace(trial(DDP, 2000)[1].measured, world_size=2))
     assert climbed(trial(FIRST, 1100), tried, rungs=(FIRST, small)).verdict.endswith("; measured on 2")
 
 
 def test_a_run_on_cpus_neither_reaches_nor_misses_a_figure_for_gpus() -> None:
-    on_cpus = replace(trial(DDP, 9000), run=replace(run(DDP), device={"type": "cpu"}))
+    on_cpus = trial(DDP, 9000, run=replace(run(DDP), device={"type": "cpu"}))
     assert climbed(trial(FIRST, 1100), on_cpus).verdict.endswith("for GPUs, this trained on CPUs")
     assert climbed(trial(FIRST, 1100), on_cpus, is_for_gpus=False).verdict == "reached"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coach.analysis.comparing.ladder_table import Trial, ladder_table
+from coach.analysis.comparing.ladder_table import ladder_table
 from coach.analysis.comparing.speedup import Measured
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import Group, Member, loss_words, table
@@ -18,6 +18,7 @@ from coach.model.judging.finding import Finding, Severity, Subject
 from coach.model.launching.ladder import RUNG, Ladder, Rung
 from coach.model.launching.launch import SweepPoint
 from coach.model.training.metrics import Step
+from coach.render.ladder import ladder_lines
 from coach.render.text import line_width, plain
 from coach.sources.runs.run_files import parse_run
 from coach.tui.render.group import group_lines
@@ -135,8 +136,9 @@ def test_a_ladder_shows_its_rungs_and_below_each_verdict_in_whole(width: int) ->
     )
     measured = Measured(1, Estimate(1100.0, 12.0, 54), None, None, Estimate(850.0, None, 1))
     run = replace(parse_run({}, "/runs/one"), sweep=SweepPoint("one", RUNG, "baseline", 0, 1))
-    rows = ladder_table(Ladder("demos", "", rungs), [Trial(run, "COMPLETED", measured, None, None)])
-    shown = [plain(row) for row in group_lines(Group("one", "demos", RUNG, (), "The demos", rows), width)]
+    member = Member("one", "baseline", "COMPLETED", measured, None)
+    rows = ladder_table(Ladder("demos", "", rungs), [(run, member)])
+    shown = [plain(row) for row in ladder_lines(rows, "The demos", width)]
     assert all(len(row) <= width for row in shown)
     assert shown[2].split()[:3] == ["RUNG", "RANKS", "SAMPLES/S"]
     assert "1,100 ± 12 (54)" in shown[3]

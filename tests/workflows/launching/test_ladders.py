@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coach.analysis.comparing.ladder_table import ladder_table
 from coach.config import Limits, Settings
 from coach.launch.recipe import LADDERS, data_dir, find_recipes, shipped_recipes
 from coach.launch.resources import Site
@@ -15,7 +16,7 @@ from coach.model.launching.ladder import Ladder
 from coach.model.launching.launch import LaunchRequest, Plan
 from coach.sources.runs.run_files import read_run
 from coach.workflows.launching.ladders import find_ladders, get_ladder, ladder_with, request_of_ladder
-from coach.workflows.launching.sweep import read_group, submit
+from coach.workflows.launching.sweep import read_members, submit
 from tests.launch.examples import CLUSTER, MACHINE
 from tests.workflows.launching.test_sweep import plan
 from tests.workflows.launching.test_sweep import world as world  # a fixture
@@ -52,8 +53,8 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def climb(world: World, ladder: Ladder, site: Site = CLUSTER, **request: object) -> Plan:
-    asked = request_of_ladder(ladder, LaunchRequest("", set=dict(request.pop("set", {}))))  # type: ignore[call-overload] # any mapping
-    return plan(world, asked.recipe, site, ladder=ladder, set=asked.set, **request)
+    asked = request_of_ladder(ladder, LaunchRequest(""))
+    return plan(world, asked.recipe, site, ladder=asked.ladder, **request)
 
 
 def names(planned: Plan) -> list[str]:
@@ -170,7 +171,7 @@ def test_a_launch_chooses_rungs_repeats_and_parameters(world: World, settings: S
     assert {each.parameters["width"] for each in (chosen, *chosen.others)} == {8}
     for said, words in (
         ({"widht": "8"}, "no rung of the ladder has this parameter"),
-        ({"rung": "ranks_3"}, "--set rung: scaling has no rung ranks_3"),
+        ({"rung": "ranks_3"}, "scaling: no such rung: ranks_3"),
         ({"repeats": "many"}, "--set repeats = 'many': expected a whole number"),
         ({"rung": "ranks_8"}, "asks 8 ranks, this machine has 2 CPUs per node"),
     ):
@@ -186,9 +187,9 @@ def test_the_table_is_read_from_the_runs_alone(world: World, settings: Settings)
     run = read_run(world.io, Path(done[1].run_dir))
     assert run.ladder == get_ladder("mine", settings)
     assert "ladder" not in run.launch
-    group = read_group(done[1].run_id, world.settings, world.io, "slurm")
-    assert (group.recipe, group.title) == ("mine", "Mine")
-    assert [(row.rung.name, row.state, row.verdict) for row in group.rungs] == [
+    group_id, read = read_members(done[1].run_id, world.settings, world.io, "slurm")
+    assert group_id == done[0].run_id
+    assert [(row.rung.name, row.state, row.verdict) for row in ladder_table(run.ladder, read)] == [
         ("one", "PENDING", "pending"),
         ("many", "PENDING", "pending"),
     ]
