@@ -51,7 +51,7 @@ class Climbed:
     def stated(self) -> str | None:
         """The document's figure: `6–7 ×`, `1000–1200/s` for samples per second."""
         figure = self.rung.ratio or self.rung.samples_per_s
-        span = "–".join(f"{value:g}" for value in dict.fromkeys(figure or ()))
+        span = "–".join(f"{value:.10g}" for value in dict.fromkeys(figure or ()))
         return None if figure is None else f"{span} ×" if self.rung.ratio else f"{span}/s"
 
     @property
