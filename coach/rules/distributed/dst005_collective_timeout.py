@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix, Hit, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.flight import Call, FlightRecord
 from coach.model.training.log import MAX_FIRST_HITS, LogHit
 from coach.rules.advice.launched_with import int_resource
 from coach.rules.base import Need
@@ -23,18 +24,6 @@ from coach.rules.from_numbers.collective_order import (
 )
 
 _LOOK = (Fix("Look at the named ranks: their last lines, their nodes, a collective inside `if rank == 0:`"),)
-_EVEN = frozenset(
-    {
-        "ALLREDUCE",
-        "BROADCAST",
-        "REDUCE",
-        "ALLGATHER",
-        "_ALLGATHER_BASE",
-        "REDUCE_SCATTER",
-        "_REDUCE_SCATTER_BASE",
-    }
-)
-"""Operations to which every rank contributes the same number of elements."""
 
 
 @dataclass(slots=True)
@@ -166,34 +155,34 @@ def _rank_of(hit: LogHit) -> int | None:
 
 def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None, has_all_lines: bool) -> OddRanks | None:
     """The ranks that the others waited for, by the watchdog's lines; None if these do not show it."""
-    waiting = _waiting(ranks)
+    waiting = {number: rank for number, rank in ranks.items() if rank.op}
     if not waiting:
         return None
-    in_groups = (_odd_in_group(group) for group in _groups(ranks))
     absent = _absent(ranks, waiting, num_ranks) if has_all_lines else None
-    return absent or next(filter(None, in_groups), None)
+    return absent or odd_ranks(_waits(ranks)) or odd_ranks(_enqueued(ranks))
 
 
-def _waiting(ranks: Mapping[int, _Rank]) -> dict[int, _Rank]:
-    return {number: rank for number, rank in ranks.items() if rank.op}
+def _waits(ranks: Mapping[int, _Rank]) -> Iterable[FlightRecord]:
+    """The operation in which each rank waits, with its size if all report one."""
+    has_sizes = all(rank.num_elements is not None for rank in ranks.values() if rank.op)
+    for number, rank in ranks.items():
+        if rank.op and rank.seq is not None:
+            sizes = ((rank.num_elements or 0,),) if has_sizes else ()
+            yield _record(number, rank, ranks, Call(rank.seq, rank.op, sizes))
 
 
-def _groups(ranks: Mapping[int, _Rank]) -> Iterable[Mapping[int, _Rank]]:
-    """The ranks by process group; all together if at most one group is named."""
-    names = dict.fromkeys(rank.group for rank in ranks.values() if rank.group is not None)
-    if len(names) < 2:
-        return (ranks,)
-    return ({number: rank for number, rank in ranks.items() if rank.group == name} for name in names)
+def _enqueued(ranks: Mapping[int, _Rank]) -> Iterable[FlightRecord]:
+    """The last operation that each rank enqueued."""
+    for number, rank in ranks.items():
+        if rank.enqueued is not None:
+            yield _record(number, rank, ranks, Call(rank.enqueued, "a collective", ()))
 
 
-def _odd_in_group(ranks: Mapping[int, _Rank]) -> OddRanks | None:
-    """The ranks of one process group for which its others waited."""
-    waiting = _waiting(ranks)
-    return (
-        _behind(waiting)
-        or (_called_otherwise(waiting) if any(rank.seq is not None for rank in waiting.values()) else None)
-        or _enqueued_least(ranks)
-    )
+def _record(number: int, rank: _Rank, ranks: Mapping[int, _Rank], call: Call) -> FlightRecord:
+    """A rank's line as its record. If at most one process group is named, all ranks belong to it."""
+    is_one_group = len({each.group for each in ranks.values()} - {None}) < 2
+    group = "" if is_one_group else rank.group or ""
+    return FlightRecord(number, group, (), (call,), "", rank.seq)
 
 
 def _absent(
@@ -204,50 +193,6 @@ def _absent(
     absent = tuple(number for number in expected if number not in ranks)
     if absent and len(absent) < len(expected) / 2 and len(waiting) > 1:
         return OddRanks(absent, "logged nothing and did not join")
-    return None
-
-
-def _behind(waiting: Mapping[int, _Rank]) -> OddRanks | None:
-    """The ranks that wait in the earliest operation."""
-    sequences = {rank.seq for rank in waiting.values() if rank.seq is not None}
-    if len(sequences) < 2:
-        return None
-    first = min(sequences)
-    odd = tuple(number for number, rank in waiting.items() if rank.seq == first)
-    return OddRanks(odd, f"waited at {first}, behind the others")
-
-
-def _enqueued_least(ranks: Mapping[int, _Rank]) -> OddRanks | None:
-    """The ranks that had enqueued fewer operations than the others."""
-    enqueued = {number: rank.enqueued for number, rank in ranks.items() if rank.enqueued is not None}
-    least, most = min(enqueued.values(), default=0), max(enqueued.values(), default=0)
-    if least == most:
-        return None
-    odd = tuple(number for number, value in enqueued.items() if value == least)
-    return OddRanks(odd, f"had enqueued only {least} of {most}")
-
-
-def _called_otherwise(waiting: Mapping[int, _Rank]) -> OddRanks | None:
-    """The ranks that called another operation than the others under the same number, or used another size."""
-    calls = {number: rank.op or "" for number, rank in waiting.items()}
-    if len(set(calls.values())) == 1 and set(calls.values()) <= _EVEN:
-        calls = {
-            number: f"{rank.op} of {rank.num_elements} elements"
-            for number, rank in waiting.items()
-            if rank.num_elements is not None
-        }
-    counts = Counter(calls.values())
-    if len(counts) < 2:
-        return None
-    common, most = counts.most_common(1)[0]
-    rarest = min(counts, key=lambda call: counts[call])
-    if counts[rarest] < most:
-        odd = tuple(number for number, call in calls.items() if call == rarest)
-        return OddRanks(odd, f"called {rarest} where the others called {common}", is_mismatch=True)
-    if len(waiting) == 2:
-        (one, its), (other, others) = sorted(calls.items())
-        how = f"did not make the same call: rank {one} called {its}, rank {other} called {others}"
-        return OddRanks((one, other), how, is_mismatch=True)
     return None
 
 

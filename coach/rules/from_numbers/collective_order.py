@@ -5,6 +5,7 @@ Two rules use it: a timeout and a hang show different signs, but the same flight
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,10 @@ from coach.rules.from_numbers.rhythm import started_s
 from coach.rules.from_numbers.stack_bursts import newest_bursts
 from coach.rules.from_numbers.training_windows import last_sign, newest_end
 
-_SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce", "all_gather", "allgather")
+_SAME_SIZES = re.compile(
+    r"(?:\w+:)?_?(?:all_?reduce|broadcast|reduce|all_?gather(?:_base)?|reduce_scatter(?:_base)?)",
+    re.IGNORECASE,
+)
 """Operations to which every rank contributes the same number of elements."""
 _MAX_SHOWN = 8
 _SETTLED_S = 60.0
@@ -141,7 +145,10 @@ def _otherwise(of_rank: Mapping[int, FlightRecord]) -> _Found | None:
         said = {rank: _said(numbers[number]) for rank, numbers in calls.items()}
         counts = Counter(said.values())
         if len(counts) > 1:
-            common = counts.most_common(1)[0][0]
+            (common, most), *_, (_, fewest) = counts.most_common()
+            if most == fewest:  # each call was made by as many ranks: nothing tells which was wrong
+                each = ", ".join(f"rank {rank} called {words}" for rank, words in sorted(said.items())[:8])
+                return tuple(sorted(said)), f"did not make the same call: {each}", True
             ranks = tuple(sorted(rank for rank, words in said.items() if words != common))
             return ranks, f"called {said[ranks[0]]} as number {number} where the others called {common}", True
     return None
@@ -176,13 +183,9 @@ def _absent(of_rank: Mapping[int, FlightRecord]) -> _Found | None:
 
 
 def _said(call: Call) -> str:
-    operation = call.operation.rpartition(":")[2].removeprefix("_")
-    has_same = operation in _SAME_SIZES
-    return (
-        f"{call.operation} of {'x'.join(map(str, call.sizes[0])) or '1'}"
-        if has_same and call.sizes
-        else call.operation
-    )
+    if not call.sizes or not _SAME_SIZES.fullmatch(call.operation):
+        return call.operation
+    return f"{call.operation} of {'x'.join(map(str, call.sizes[0])) or '1'}"
 
 
 def _last_call(record: FlightRecord) -> Evidence:

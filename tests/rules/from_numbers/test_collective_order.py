@@ -54,6 +54,18 @@ def test_the_rank_that_called_something_else_is_named(kind: str) -> None:
     assert odd.how == "called gloo:broadcast of 4 as number 4 where the others called gloo:all_reduce of 4"
 
 
+def test_of_as_many_ranks_with_each_call_neither_are_the_odd_ones() -> None:
+    ours = records_of("operation")
+    by_rank = {record.rank: record for record in ours}
+    both = [replace(by_rank[kind], rank=rank) for rank, kind in enumerate((0, 1, 0, 1))]
+    odd = odd_ranks(both)
+    assert odd is not None
+    assert (odd.ranks, odd.is_mismatch) == ((0, 1, 2, 3), True)
+    assert odd.how.startswith(
+        "did not make the same call: rank 0 called gloo:all_reduce of 4, rank 1 called "
+    )
+
+
 def test_the_rank_that_brought_another_shape_is_named() -> None:
     first = records_of("operation")[0]
     ranks = [replace(first, rank=0), replace(first, rank=1), replace(first, rank=2)]
