@@ -329,6 +329,31 @@ def test_a_rise_is_told_while_the_run_goes_on() -> None:
     assert causes(judge(steps(losses[:300]), run=run())) == []
 
 
+_KERAS = (1.18, 1.04, 0.99, 0.94, 0.89, 0.85, 0.81, 0.79, 0.76, 0.74, 13.36, *[26.64] * 5)
+_BEFORE_1_1 = "61878/61878 [==============================] - 5s - loss: "
+"""Keras before 1.1 printed the number of the epoch on a line of its own (keras-team/keras issue 21)."""
+
+
+@pytest.mark.parametrize(
+    ("lines", "rules"),
+    [
+        ([f"Epoch {n}\n{_BEFORE_1_1}{loss:.4f}" for n, loss in enumerate(_KERAS)], ["NUM006"]),
+        ([f"Epoch {n}\n{_BEFORE_1_1}{loss:.4f}" for n, loss in enumerate(_KERAS[:10])], []),
+        (
+            [
+                f"epoch 1: {n} / 500 loss={2 + n % 7 / 100:.3f}, ppl=7.4, gnorm={10 ** max(0, (n - 60) / 12):.3f}"
+                for n in range(1, 121)
+            ],
+            ["NUM010"],
+        ),
+    ],
+)
+def test_a_fault_is_named_in_the_lines_of_older_programs(
+    lines: list[str], rules: list[str], tmp_path: Path
+) -> None:
+    assert findings(_written(tmp_path / "train.log", lines), tmp_path) == rules
+
+
 @pytest.mark.parametrize("classes", [2, 10])
 @pytest.mark.parametrize("is_redrawn", [False, True])
 def test_a_guess_is_seen_in_the_bars_of_keras(classes: int, is_redrawn: bool, tmp_path: Path) -> None:

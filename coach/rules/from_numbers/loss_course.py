@@ -90,15 +90,17 @@ class Point:
 
 
 def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point, ...]]:
-    """Each training loss since its last restart. Check `are_adversaries` before reporting a fault in a
+    """Each training loss since its last restart: from metrics, else from the log lines, also where the log
+    has more than the one or two values in metrics. Check `are_adversaries` before reporting a fault in a
     course."""
     printed = [
         hit
         for hit in snapshot.log_hits
         if hit.rule == PROGRESS.rule and _PLAIN_KEY.fullmatch(hit.fields["key"])
     ]
-    if any(point.loss is not None for point in history.curve):
-        yield tuple(since_restart(_points_of_curve(history.curve, printed)))
+    measured = _points_of_curve(history.curve, printed)
+    if len(measured) >= min(_FIRST, max(1, len(printed))):
+        yield tuple(since_restart(measured))
         return
     series: dict[tuple[str, int | None, str, str], list[LogHit]] = {}
     for hit in printed:
