@@ -38,7 +38,10 @@ _MAX_NAME = 100
 
 _ADVERSARY = r"[_/ ](?:[gd](?:_?[ab\d])?|gen(?:erator)?|disc(?:riminator)?)"
 """`loss_G`, `Loss_D`, `loss_G_A`, `loss_disc`: of the programs that train two adversaries."""
-_ENDING = rf"(?:[_/](?:step|epoch|train|total|avg|mean|sum|iter|batch)|{_ADVERSARY})?(?: value)?(?: \(\w+\))?"
+_ENDING = (
+    rf"(?:[_/](?:step|epoch|train(?:/total)?|total|avg|mean|sum|iter|batch)|{_ADVERSARY})?(?: value)?"
+    r"(?: \(\w+\))?"
+)
 _KEY = (
     rf"(?<![A-Za-z0-9_/.\-])(?=[\w/.\-]{{0,{_MAX_NAME}}}loss)(?:(?!(?:"
     + "|".join(_OTHER)

@@ -26,7 +26,7 @@ HEADER = (
 """A line without values that names a loss. `read` decides if it is the header of a table."""
 _IS_HEADER = re.compile(HEADER)
 _BARS = str.maketrans("\u2502\u2503\u2506\u250a", "||||")
-_BEHIND_ROW = re.compile(r":?(?P<bar>[ \t]{1,20}\d{1,3}%[\s|].*)|\|\Z")
+_BEHIND_ROW = re.compile(r":?[ \t]{1,20}\d{1,3}%[\s|].*|\|\Z")
 """The progress bar that some programs print behind the last cell, or the last bar of a frame."""
 _ULTRALYTICS = "GPU_mem"
 """A column of a table whose losses are parts: the loss of the model is their sum (`v8DetectionLoss` in
@@ -105,19 +105,17 @@ def _are_names(names: Sequence[str]) -> bool:
 
 
 def _named(line: str, separator: str | None, names: Sequence[str]) -> str | None:
-    text = line.translate(_BARS).rstrip()
-    behind = _BEHIND_ROW.search(text)
-    text = text[: behind.start()] if behind is not None else text
+    text = _BEHIND_ROW.sub("", line.translate(_BARS).rstrip())
     cells = tuple(text.split()) if separator is None else _cells(text, separator)
     if separator is None and cells and len(cells) == len(names):
         cells = (*cells[:-1], cells[-1].rstrip(":"))
     if len(cells) != len(names) or not all(map(_CELL.fullmatch, cells)):
         return None
     values = [(name, cell) for name, cell in zip(names, cells, strict=True) if name and _VALUE.match(cell)]
-    if not any(_LOSS.search(name) and _VALUE.fullmatch(cell) for name, cell in values):
+    losses = [float(cell) for name, cell in values if _LOSS.search(name) and _VALUE.fullmatch(cell)]
+    if not losses:
         return None
     row = ", ".join(f"{name}={cell}" for name, cell in values)
-    if _ULTRALYTICS not in names:
-        return row
-    whole = sum(float(cell) for name, cell in values if _LOSS.search(name))
-    return f"{row}, loss={whole:.6g}{(behind and behind['bar']) or ''}"
+    if _ULTRALYTICS in names:
+        row += f", loss={sum(losses):.6g}{line.partition(':')[2]}"
+    return row

@@ -49,7 +49,7 @@ MAX_PREFIXES = 3
 _MAX_SHOWN_CHARS = 4096
 
 _TIME_STAMP = re.compile(
-    r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?: ?(Z|[+-]\d\d:?\d\d)(?!\d))?"
+    r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?: ?(Z|[+-]\d\d:?\d\d)(?!\d))?"
 )
 _MAX_TIME_STAMP_COLUMN = 80
 _CANCELLED_AT = "CANCELLED AT "
@@ -150,7 +150,7 @@ def parse_time_s(words: str) -> float | None:
         if found is None:
             return None
     try:
-        return datetime.fromisoformat(found[1] + (found[2] or "")).timestamp()
+        return datetime.fromisoformat(found[1].replace("/", "-") + (found[2] or "")).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -16,8 +16,8 @@ from itertools import islice
 
 from coach.model.training.metrics import WORDS_OF_TOTAL_LOSS
 from coach.sources.logs.line_text import parse_time_s
-from coach.sources.logs.printed_speeds import TABLE, Speeds
-from coach.sources.metrics.quantities import LINE_KEY, quantity_of
+from coach.sources.logs.printed_speeds import Speeds, speed_of
+from coach.sources.metrics.quantities import LINE_KEY, Quantity, quantity_of
 from coach.sources.values import whole
 
 MAX_CHARS = 2048
@@ -49,7 +49,7 @@ _PARTS = re.compile(r"[|,;()\[\]{}]|\b[A-Z]{4,8}:[\w.]{1,60}:")
 _AFTER_NAME = " \t\"'([:=|"
 _STEP_WORDS = frozenset(
     {"step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "it", "num_updates"}
-    | {"batch_id", "acc_iter", "global_step/max_steps"}
+    | {"acc_iter", "global_step/max_steps"}
 )
 _EPOCH_WORDS = frozenset({"epoch", "epochs", "ep"})
 _GLUED = re.compile(
@@ -63,13 +63,15 @@ _BAR = re.compile(
 """The bars of tqdm (`100%|███| 50/50 [00:03<00:00`), Keras (`391/391 [====]`) and ultralytics (`100% ━━━ 8/8
 3.1it/s`)."""
 _IN_EPOCH = re.compile(
-    r"(?:\b(?:it|iter|iteration|step|batch|mini-?batch)(?:\(train\))?[\s:=#\[(]{1,12}|\d\]\s?\[\s{0,9}"
-    r"|(?P<many>^train: {1,4}\d{1,9} \[|%\) \[) {0,9}|^\s{0,9}(?=\d{1,9}/\d{1,9}\s{1,3}[a-z]))"
+    r"(?:\b(?:it|iter|iteration|step|batch|mini-?batch)[\s:=#\[(]{1,3}|(?:\d\]|\biter\(train\))\s?\[\s{0,9}"
+    r"|(?P<many>^train: {1,4}\d{1,9} \[|%\) \[) {0,9})"
     r"(?P<n>\d{1,9})\s?/\s{0,9}(?P<total>\d{1,9})(?![\d/.%])(?(many)|(?! ?\())",
     re.IGNORECASE,
 )
-"""`it 6/50`, `Batch 100/1000`, `Epoch: [0][ 10/5005]`, `Train: 0 [  50/73 ( 70%)]`, `10/400 loss 2.1`. With `Train Epoch: 1
-[640/60000 (1%)]` samples are counted."""
+"""`it 6/50`, `Batch 100/1000`, `Epoch: [0][ 10/5005]`, `Iter(train) [   10/15230]`, `Train: 0 [  50/73 ( 70%)]`.
+With `Train Epoch: 1 [640/60000 (1%)]` samples are counted."""
+_COUNT_AT_START = re.compile(r"\s{0,9}(?P<n>\d{1,9})/\d{1,9}\s{1,3}(?=[a-zA-Z])")
+"""`10/400 loss 2.1`."""
 _EPOCH = re.compile(
     r"\bepoch(?:\(train\))? {0,4}\[(\d{1,9})\]|\btrain: {1,4}(\d{1,9})[ /]|\b(\d{1,9})epoch:train",
     re.IGNORECASE,
@@ -120,9 +122,8 @@ def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | 
     line has them; None for a line without a loss. A line that counts within an epoch has `position` and
     `length`, that of a progress bar also `is_bar`.
 
-    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts; of a time, and of an evaluation,
-    the average.
-    `Generator loss` counts only if `generator` is the `part`.
+    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts; of a time and of an evaluation, the
+    average. `Generator loss` counts only if `generator` is the `part`.
     """
     text = text[:MAX_CHARS]
     if "loss" not in text and "Loss" not in text and "LOSS" not in text:
@@ -130,13 +131,20 @@ def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | 
     text = _GLUED.sub(r"\1 \2", text)
     is_evaluation = _is_about_evaluation(text)
     record, speeds = _named_numbers(text, part, is_evaluation=is_evaluation)
+    if not _has_loss(record):
+        return None
     if is_evaluation:
-        record = {_evaluated(name): value for name, value in record.items()}
+        record = {
+            f"val {name}" if _field_of(name) in ("loss", "accuracy") else name: value
+            for name, value in record.items()
+        }
         is_read = _BAR.search(text) is None and not _is_batch(text)
     else:
-        is_read = _has_loss(record) and _add_position(record, text)
-    if not is_read or not _has_loss(record):
+        is_read = _add_position(record, text)
+    if not is_read:
         return None
+    if (count := _COUNT_AT_START.match(text)) is not None and _COUNTERS.isdisjoint(record):
+        record["step"] = float(count["n"])
     time_s = parse_time_s(text)
     if time_s is not None:
         record["time_s"] = time_s
@@ -163,8 +171,8 @@ def _named_numbers(text: str, part: str | None, *, is_evaluation: bool) -> tuple
             continue
         is_accuracy = _field_of(name) == "accuracy"
         if found["unit"] != "%" or is_accuracy:
-            value = mean if is_evaluation else value
-            record.setdefault(name, _value_of(found, value, is_accuracy=is_accuracy))
+            value = _value_of(found, mean if is_evaluation else value, is_accuracy=is_accuracy)
+            record.setdefault(name, value)
     return record, speeds
 
 
@@ -177,7 +185,7 @@ def _meaning_of(before: str, part: str | None) -> tuple[str | None, tuple[str | 
     words = _PARTS.split(before.removesuffix("tensor").rstrip(_AFTER_NAME))[-1]
     words = words.replace('"', "").replace("'", "").split()[-_MAX_WORDS:]
     name = _name_of(words, part)
-    return name, TABLE.speed_of(words), unit
+    return name, speed_of(words), unit
 
 
 def _field_of(name: str) -> str | None:
@@ -211,14 +219,9 @@ def _is_batch(text: str) -> bool:
     return found is not None and int(found["n"]) < int(found["total"])
 
 
-def _evaluated(name: str) -> str:
-    """The name of a loss or an accuracy as that of an evaluation."""
-    return f"val {name}" if _field_of(name) in ("loss", "accuracy") else name
-
-
 def _name_of(words: Sequence[str], part: str | None = None) -> str | None:
     """The name of a number by the words before it: `step`, `epoch`, or the name of a known quantity; else
-    None."""
+    None. A `loss` behind another word than those of a whole loss is not read, except behind `part`."""
     for start in range(len(words)):
         name = " ".join(words[start:])
         if not name[0].isalpha() and name[0] != "_":
@@ -228,17 +231,12 @@ def _name_of(words: Sequence[str], part: str | None = None) -> str | None:
             return "step"
         if plain in _EPOCH_WORDS:
             return "epoch"
-        if plain == "loss" and _is_other_loss(words[start - 1] if start else "", part):
+        before = words[start - 1].casefold() if start else ""
+        if plain == "loss" and before.isalpha() and before not in _OF_THE_WHOLE and before != part:
             return None
         if quantity_of(name) is not None:
             return plain
     return None
-
-
-def _is_other_loss(word: str, part: str | None) -> bool:
-    """True if the word before `loss` makes it a loss that is not read."""
-    plain = word.casefold()
-    return word.isalpha() and plain not in _OF_THE_WHOLE and plain != part
 
 
 def _add_position(record: dict[str, float], text: str) -> bool:
@@ -439,8 +437,7 @@ def training_loss_of(record: Mapping[str, float]) -> str | None:
 
 
 def _is_training_loss(name: str) -> bool:
-    quantity = quantity_of(name)  # asked of each name of each line: once
-    return quantity is not None and quantity.field == "loss" and not quantity.is_evaluation
+    return quantity_of(name) == Quantity("loss", is_evaluation=False)
 
 
 def _is_evaluation(name: str) -> bool:

@@ -50,31 +50,6 @@ class Form:
     """Name → speed, for names that mean this only in a line with all of them."""
 
 
-class _Table:
-    """The names of speeds."""
-
-    def __init__(self, text: str) -> None:
-        table = tomllib.loads(text)
-        self.forms = tuple(Form(**row) for row in table["forms"])
-        self.with_names = tuple(form for form in self.forms if form.names)
-        self._special = {name for form in self.with_names for name in form.names}
-        self._speeds = {name: speed for speed, names in table["names"].items() for name in names}
-
-    def speed_of(self, words: Sequence[str]) -> tuple[str | None, str]:
-        """The speed that the end of these words names, and the name if it is a speed in some programs only.
-
-        A single word counts if no other word stands before it: `forward time` is no time of a step.
-        """
-        parts = [word.casefold() for word in words]
-        special = " ".join(parts[-1:]).replace("_", " ")
-        special = special if special in self._special else ""
-        for start in range(len(parts)):
-            name = _plain(" ".join(parts[start:]))
-            if name in self._speeds and (" " in name or start == 0 or not parts[start - 1].isalpha()):
-                return (_BARE if name == _BARE else self._speeds[name]), special
-        return None, special
-
-
 def _plain(name: str) -> str:
     """`reader cost` for `avg_reader_cost`: the name as the table has it. The time of a training is not that
     of a step."""
@@ -83,7 +58,26 @@ def _plain(name: str) -> str:
     return " ".join(bare if len(bare) > 1 else words)
 
 
-TABLE = _Table(files(__package__).joinpath("printed_speeds.toml").read_text("utf-8"))
+_TABLE = tomllib.loads(files(__package__).joinpath("printed_speeds.toml").read_text("utf-8"))
+_SPEEDS = {name: speed for speed, names in _TABLE["names"].items() for name in names}
+FORMS = tuple(Form(**row) for row in _TABLE["forms"])
+_WITH_NAMES = tuple(form for form in FORMS if form.names)
+_SPECIAL = frozenset(name for form in _WITH_NAMES for name in form.names)
+
+
+def speed_of(words: Sequence[str]) -> tuple[str | None, str]:
+    """The speed that the end of these words names, and the name if it is a speed in some programs only.
+
+    A single word counts if no other word stands before it: `forward time` is no time of a step.
+    """
+    parts = [word.casefold() for word in words]
+    special = " ".join(parts[-1:]).replace("_", " ")
+    special = special if special in _SPECIAL else ""
+    for start in range(len(parts)):
+        name = _plain(" ".join(parts[start:]))
+        if name in _SPEEDS and (" " in name or start == 0 or not parts[start - 1].isalpha()):
+            return _SPEEDS[name], special
+    return None, special
 
 
 class Speeds:
@@ -110,21 +104,19 @@ class Speeds:
                 self._by_name.setdefault(name, value)
         if speed is None or not value >= 0 or (speed == _BARE and not (is_decimal or unit)):
             return False
-        self._add("step_time_s" if speed == _BARE and unit == "ms" else speed, value, unit)
-        return True
-
-    def _add(self, speed: str, value: float, unit: str) -> None:
+        speed = "step_time_s" if speed == _BARE and unit == "ms" else speed
         if speed == "mfu" and (unit == "%" or value > 1):
             value /= 100
         if speed == "step_time_s" and speed not in self._found:
             self._may_be_ms = not unit and value > _MOST_BARE_S
         self._found.setdefault(speed, value)
+        return True
 
     def of_line(self) -> dict[str, float]:
         """Speed → number in seconds, per second, or as a share. A wait that is longer than its step, or a
         time whose unit is not known, is left out."""
         found = self._found
-        for form in TABLE.with_names:
+        for form in _WITH_NAMES:
             if form.names.keys() <= self._by_name.keys():
                 found |= {speed: self._by_name[name] for name, speed in form.names.items()}
         bare, rate, data = found.pop(_BARE, None), found.pop("steps_per_s", None), found.get("data_time_s")

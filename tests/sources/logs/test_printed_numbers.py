@@ -6,8 +6,9 @@ import math
 
 import pytest
 
+from coach.sources.logs.columns import Columns
 from coach.sources.logs.printed_numbers import ANEW, LineNumbers, record_of_line
-from coach.sources.logs.printed_speeds import TABLE, Form
+from coach.sources.logs.printed_speeds import FORMS, Form
 from coach.sources.metrics.quantities import Course
 
 LINES = {
@@ -65,7 +66,7 @@ def test_the_numbers_of_a_line_get_their_names(line: str) -> None:
     assert {name: value for name, value in record.items() if name != "time_s"} == pytest.approx(LINES[line])
 
 
-@pytest.mark.parametrize("form", TABLE.forms, ids=lambda form: form.of)
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.of)
 def test_each_form_of_the_table_gives_what_it_says(form: Form) -> None:
     record = record_of_line(form.example)
     assert record is not None
@@ -190,6 +191,38 @@ def test_a_progress_bar_that_tells_another_step_than_its_place_is_read_by_that_s
     assert places(*lines) == [("step", 1000, 1.5), ("step", 1100, 1.5)]
 
 
+def test_steps_go_on_where_a_program_tells_its_place_in_the_epoch_beside_them() -> None:
+    # https://github.com/open-mmlab/OpenPCDet/blob/master/tools/train_utils/train_utils.py
+    line = (
+        "Train:    {}/80 (  1%) [{:>4}/100 (  5%)]  Loss: 0.6912 (0.683)  LR: 1.001e-03  Time cost: 01:10/20:12 "
+        "[01:10/27:21:11]  Acc_iter {:<10}  Data time: 0.05(0.50)  Batch time: 0.97(1.20)"
+    )
+    lines = [line.format(epoch, at, 100 * (epoch - 1) + at) for epoch in (1, 2, 3) for at in (0, 50, 99)]
+    assert places(*lines) == [("step", step, 0.6912) for step in (0, 50, 99, 100, 150, 199, 200, 250, 299)]
+
+
+def test_a_rounded_counter_in_a_bar_gives_way_to_the_bar_s_place() -> None:
+    # https://github.com/NVIDIA/NeMo/blob/main/nemo/lightning/pytorch/callbacks/progress_bar.py
+    bar = "Epoch 0: : 90%|███ | {}/2600 [43:24:54<00:00, reduced_train_loss=0.{}, global_step={}]"
+    lines = [bar.format(at, at, f"{float(at):.3g}".replace("e+0", "e+")) for at in (998, 2341, 2345)]
+    assert [step for _, step, _ in places(*lines)] == [998, 2341, 2345]
+
+
+def test_a_table_of_parts_with_a_bar_gives_their_sum_at_each_place_of_the_bar() -> None:
+    # https://github.com/ultralytics/ultralytics/issues/7653, and the newer bar of issues/22209
+    header = "      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size"
+    rows = [
+        "    70/1000      6.73G      1.081     0.4706      1.084         10        640: 100%|███| 16/16 "
+        "[00:05<00:00,  2.78it/s]",
+        "    71/1000      6.73G      1.038     0.4686      1.064         12        640: 100% ━━━ 16/16 3.1it/s 2.6s",
+    ]
+    columns = Columns()
+    assert columns.read(header) is None
+    lines = [columns.read(row) or "" for row in rows]
+    assert places(*lines) == [("step", 16, 2.6356), ("step", 32, 2.5706)]
+    assert (record_of_line(lines[0]) or {})["step_time_s"] == pytest.approx(1 / 2.78)
+
+
 def test_an_evaluation_in_a_progress_bar_counts_once() -> None:
     bar = "Epoch {}: 50%|#####     | {}/4 [00:01<00:01, 5.0it/s, loss=1.0, val_loss={}]"
     lines = [bar.format(epoch, step, val) for epoch, val in ((1, 0.9), (2, 0.7)) for step in (1, 2, 3, 4, 4)]
@@ -213,6 +246,10 @@ def test_a_line_s_own_time_is_the_time_of_its_numbers() -> None:
     assert later is not None
     assert later["time_s"] - first["time_s"] == 120
     assert "time_s" not in (record_of_line("step 3 loss 1.0") or {"time_s": 0})
+    # MMEngine's form: https://github.com/open-mmlab/mmengine/blob/main/mmengine/logging/logger.py
+    with_slashes = record_of_line("2026/01/01 10:02:00 - mmengine - INFO - Iter(train) [3/9]  loss: 1.0")
+    assert with_slashes is not None
+    assert later["time_s"] - with_slashes["time_s"] == 0.5
 
 
 def test_two_losses_with_a_word_before_them_are_not_mixed_into_one_curve() -> None:
