@@ -17,12 +17,6 @@ def severity_tone(severity: Severity) -> Tone:
     return _SEVERITY[severity][1]
 
 
-def severity_span(severity: Severity) -> Span:
-    """For example `✖ CRITICAL`."""
-    sign, tone = _SEVERITY[severity]
-    return Span(f"{sign} {severity.word.upper()}", tone)
-
-
 def severity_sign(severity: Severity) -> Span:
     sign, tone = _SEVERITY[severity]
     return Span(sign, tone)

@@ -14,7 +14,6 @@ class Rung(StrEnum):
 
     SAMPLER = "the sampler beside the training"
     STEP = "a step in the job (srun --overlap)"
-    SSTAT = "sstat"
 
 
 @dataclass(frozen=True, slots=True)
