@@ -105,7 +105,7 @@ def find_inside(io: Io, directory: Path) -> Found:
 
 
 def _kind_inside(directory: Path, names: re.Pattern[str], kind: Kind, path: str) -> Kind | None:
-    """The kind of a file: `kind` for a name of `names`. The name of the directory may tell what lies in it."""
+    """The kind of a file: `kind` for a name of `names`. The directory's name may tell what lies in it."""
     return kind_of(f"{directory.name}/{path}") or (kind if names.search(path) else None)
 
 
