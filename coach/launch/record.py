@@ -24,6 +24,16 @@ _NOT_SAID = (
 )
 """Fields of a request that run.json keeps elsewhere, or that are used only while planning."""
 
+_JSON_TYPES: Mapping[str, type] = {
+    "int": int,
+    "bool": bool,
+    "Mapping[str, str]": dict,
+    "Mapping[str, str | Scalar]": dict,
+    "tuple[str, ...]": list,
+    "OwnProgram": dict,
+}
+"""Type of a request's field → the type of its value in run.json, unless it is a text."""
+
 
 def run_record(
     plan: Plan,
@@ -148,26 +158,12 @@ def request_from(run: Run) -> LaunchRequest:
     if run.why_not_mine is not None:
         raise UserError(f"{run.why_not_mine}: coach starts nothing from the run {run.run_id}")
     launch = run.launch
-    kinds: dict[str, type] = {"num_nodes": int, "gpus_per_node": int, "nproc_per_node": int}
-    kinds |= {
-        "time_limit_s": int,
-        "cpus_per_task": int,
-        "cpus_per_gpu": int,
-        "max_restarts": int,
-        "until_done": int,
-        "has_gpm": bool,
-        "has_local_nodes": bool,
-        "is_mended": bool,
-        "set": dict,
-        "env": dict,
-        "sbatch": dict,
-        "setup": list,
-        "own": dict,
-    }
     values: dict[str, Any] = {}
     for item in fields(LaunchRequest):
         value = launch.get(item.name)
-        if item.name not in _NOT_SAID and isinstance(value, kinds.get(item.name, str)):
+        if item.name not in _NOT_SAID and isinstance(
+            value, _JSON_TYPES.get(str(item.type).removesuffix(" | None"), str)
+        ):
             values[item.name] = tuple(map(str, value)) if isinstance(value, list) else value
     if "own" in values:
         values["own"] = _own_program(values["own"])
