@@ -368,8 +368,12 @@ def _gpus(
     request: LaunchRequest, recipe: Recipe, parameters: Mapping[str, Any], target: _Target, num_nodes: int
 ) -> int:
     asked = _at_least("--gpus", request.gpus_per_node, 0)
+    if recipe.is_single_device and asked is not None and asked > 1:
+        raise UserError(
+            f"--gpus {asked}: recipe {recipe.name} uses a single device", "use 1 or 0, or another recipe"
+        )
     if target.has_gpus is None:
-        return _gpus_unseen(asked, recipe, target)
+        return _gpus_unseen(asked, target)
     counts = [_gpus_of(node, request.gpu_type) for node in target.nodes] if target.has_gpus else []
     most = _on_each_of(num_nodes, counts) or 0
     if asked is None:
@@ -380,27 +384,19 @@ def _gpus(
                 "use --gpus 0 for ranks on CPUs",
             )
         return min(most, _wanted_gpus(recipe, parameters, ranks, num_nodes))
-    if recipe.is_single_device and asked > 1:
-        raise UserError(
-            f"--gpus {asked}: recipe {recipe.name} uses a single device", "use 1 or 0, or another recipe"
-        )
     if asked > most:
         kind = f" of type {request.gpu_type}" if request.gpu_type else ""
         _refuse_gpus(asked, most, target, num_nodes, counts, kind)
     return asked
 
 
-def _gpus_unseen(asked: int | None, recipe: Recipe, target: _Target) -> int:
+def _gpus_unseen(asked: int | None, target: _Target) -> int:
     """GPUs per node if the site hides its nodes: the requested number. Without a request coach cannot choose
     one: CPUs alone would waste a cluster with GPUs, and a job that asks for GPUs waits for ever on one
     without."""
     if asked is None:
         why = f"--gpus: how many GPUs {target.name} has is not known: {hidden_by_site('nodes')}"
         raise UserError(why, _SAY_GPUS)
-    if recipe.is_single_device and asked > 1:
-        raise UserError(
-            f"--gpus {asked}: recipe {recipe.name} uses a single device", "use 1 or 0, or another recipe"
-        )
     return asked
 
 
