@@ -26,11 +26,11 @@ from coach.model.errors import UserError
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 from coach.sources.machine.user import user_name
-from coach.workflows.judging.check import Checked
+from coach.workflows.judging.check import Checked, Checker
 from coach.workflows.judging.comparing import compare_targets
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind
-from coach.workflows.launching.fix_of_group import run_to_fix
+from coach.workflows.launching.fix_of_group import first_with_fix
 from coach.workflows.launching.fix_offer import TRIAL_STEPS, Remedy, offer, remedies
 from coach.workflows.launching.possible_fixes import Numbered, judged, numbered
 from coach.workflows.launching.relaunch import ParentChoice, commands_of, relaunch
@@ -137,7 +137,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _named(args: argparse.Namespace, settings: Settings, io: Io) -> tuple[Checked, str]:
     """The run to fix, and its name: of a group its first run with a fix. Raises UserError."""
-    checked, name = run_to_fix(args.run, args.rule, settings, io)
+    checked, name = first_with_fix(args.run, args.rule, Checker(settings, io), settings, io)
     if withheld := why_withheld(checked.diagnosis):
         raise UserError(f"{name}: {withheld.because}", withheld.how)
     if name != args.run:

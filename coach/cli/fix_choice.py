@@ -65,7 +65,7 @@ def list_seen(why_not_mine: str | None, findings: Sequence[Finding], args: argpa
             fix_row(finding, fix, number, "not a run of yours")
             for finding in findings
             if args.rule is None or finding.rule == args.rule.upper()
-            for number, fix in enumerate((fix for fix in finding.fixes if fix.changes), 1)
+            for number, fix in enumerate(finding.launch_fixes, 1)
         ],
         args.format,
     )
@@ -76,7 +76,7 @@ def wanted_fixes(
 ) -> Sequence[Numbered]:
     """The fixes of a rule, or of the primary finding; only one if `number` names it. Raises UserError if
     there is none."""
-    wanted = [each for each in found if _is_wanted(each.remedy.finding, rule)]
+    wanted = [each for each in found if each.remedy.finding.is_meant(rule)]
     if wanted and number is None:
         return wanted
     chosen = [each for each in wanted if each.number == number]
@@ -93,10 +93,6 @@ def wanted_fixes(
     raise UserError(
         f"{name}: {whose} has no fix that changes the launch", hint or f"coach check {name} says what to do"
     )
-
-
-def _is_wanted(finding: Finding, rule: str | None) -> bool:
-    return finding.rule == rule.upper() if rule else finding.is_primary
 
 
 @contextmanager

@@ -35,11 +35,7 @@ def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Set
             "a job id; of an array the id of one task",
         )
     found = fixes_of_job(checked.snapshot, checked.history, checked.diagnosis, rules_of(settings), io)
-    wanted = [
-        each
-        for each in found.fixes
-        if (each.finding.rule == rule.upper() if rule is not None else each.finding.is_primary)
-    ]
+    wanted = [each for each in found.fixes if each.finding.is_meant(rule)]
     if not wanted:
         others = other_fixes(job.job_id, (each.finding.rule for each in found.fixes))
         raise UserError(

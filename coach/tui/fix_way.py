@@ -57,7 +57,7 @@ def _lacks_module(run: Run, findings: Sequence[Finding]) -> bool:
 
 def _owners_of_changes(findings: Sequence[Finding]) -> list[Finding]:
     """For each fix that changes the launch, its finding: the index counts as that of FixRequested."""
-    return [finding for finding in findings for fix in finding.fixes if fix.changes]
+    return [finding for finding in findings for _ in finding.launch_fixes]
 
 
 def _unread_words(context: Context, *, is_read: bool) -> str:

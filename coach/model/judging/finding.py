@@ -157,6 +157,15 @@ class Finding:
         """
         return "" if self.confidence >= _CLEAR else "likely" if self.confidence >= _LIKELY else "possible"
 
+    @property
+    def launch_fixes(self) -> tuple[Fix, ...]:
+        """The fixes that change the launch."""
+        return tuple(fix for fix in self.fixes if fix.changes)
+
+    def is_meant(self, rule: str | None) -> bool:
+        """True for a finding of this rule, in any case; without a rule, for the primary finding."""
+        return self.rule == rule.upper() if rule else self.is_primary
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:

@@ -270,7 +270,7 @@ class Fixes:
         context = self._stage.context
         run, diagnosis = context.run(message.run_id), context.diagnoses.get(message.run_id)
         findings = diagnosis.findings if diagnosis is not None else ()
-        fixes = [(finding, fix) for finding in findings for fix in finding.fixes if fix.changes]
+        fixes = [(finding, fix) for finding in findings for fix in finding.launch_fixes]
         if run is None:
             self._show_foreign(message.run_id, diagnosis, message.job)
         elif fixes:

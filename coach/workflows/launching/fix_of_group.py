@@ -18,12 +18,6 @@ from coach.workflows.judging.check import Checked, Checker
 from coach.workflows.judging.targets import known_runs
 
 
-def run_to_fix(name: str, rule: str | None, settings: Settings, io: Io) -> tuple[Checked, str]:
-    """The judged run or job to fix, and its name, as `first_with_fix`. Raises UserError."""
-    checker = Checker(settings, io)
-    return first_with_fix(name, rule, checker, settings, io)
-
-
 def first_with_fix(
     name: str, rule: str | None, checker: Checker, settings: Settings, io: Io
 ) -> tuple[Checked, str]:
@@ -58,12 +52,7 @@ def _with_fix(names: Iterator[str], rule: str | None, checker: Checker) -> Itera
 
 
 def _has_fix(diagnosis: Diagnosis, rule: str | None) -> bool:
-    wanted = [
-        finding
-        for finding in diagnosis.findings
-        if (finding.rule == rule.upper() if rule is not None else finding.is_primary)
-    ]
-    return any(fix.changes for finding in wanted for fix in finding.fixes)
+    return any(finding.launch_fixes for finding in diagnosis.findings if finding.is_meant(rule))
 
 
 def _task_of(job_id: str) -> tuple[int, str]:

@@ -26,7 +26,6 @@ from coach.model.training.run import Run
 from coach.sources.io import Io
 from coach.workflows.jobs.lost_work import lost_of_run
 from coach.workflows.launching.further import refuse_further
-from coach.workflows.launching.prepare import prepare
 from coach.workflows.launching.relaunch import (
     ParentChoice,
     changes,
@@ -37,6 +36,7 @@ from coach.workflows.launching.relaunch import (
     script_diff,
 )
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
+from coach.workflows.launching.sweep import prepare
 
 TRIAL_STEPS = math.ceil((MAX_BLOCKS * MIN_BLOCK + MIN_WARMUP_STEPS) / 0.9)
 """Steps of a trial: enough for all blocks of a confidence interval after the warm-up."""
@@ -59,12 +59,9 @@ def remedies(run: Run, findings: Iterable[Finding], recipe: Recipe | None = None
     recipe = recipe or recipe_of_run(run)
     found: list[Remedy] = []
     for finding in findings:
-        for fix in finding.fixes:
-            if fix.changes:
-                try:
-                    found.append(remedy_of(run, finding, fix, recipe))
-                except UserError:
-                    continue  # It names parameters of another recipe: it stays advice in the finding.
+        for fix in finding.launch_fixes:
+            with contextlib.suppress(UserError):  # a fix for another recipe stays advice in the finding
+                found.append(remedy_of(run, finding, fix, recipe))
     return tuple(found)
 
 
