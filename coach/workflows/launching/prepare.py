@@ -64,10 +64,7 @@ def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], 
     """Run every check of a launch and write the script. Raises UserError if the request cannot be
     launched."""
     request = with_defaults(request, settings)
-    recipe = recipe_of(request)  # a misspelt name is reported before the controller is asked
-    off = settings.why_off(Switch.DRILLS)
-    if recipe.drill is not None and off is not None:
-        raise UserError(f"{recipe.name}: {off}", "ask the site")
+    recipe_of(request)  # a misspelt name is reported before the controller is asked
     site = look_at_site(resolve_backend(request.backend, env, settings), io, settings)
     return plan_for(request, settings, env, io, site, now_s)
 
@@ -108,8 +105,11 @@ def plan_for(
     run_id: str | None = None,
 ) -> Plan:
     """Plan a request for a site that was read before. To plan a changed request again under the same run id,
-    pass `run_id`."""
+    pass `run_id`. Raises UserError if it cannot be launched."""
     recipe = recipe_of(request)
+    off = settings.why_off(Switch.DRILLS)
+    if recipe.drill is not None and off is not None:
+        raise UserError(f"{recipe.name}: {off}", "ask the site")
     if request.own is None and not is_shipped(recipe):
         request = replace(request, recipe=str(recipe.path))  # a relaunch may have another working directory
     run_id = run_id or runs.new_run_id(recipe.name, now_s)

@@ -32,7 +32,6 @@ from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
 from coach.sources.machine.disk import why_not_kept
 from coach.sources.runs.local_process import identify, state_of
 from coach.workflows.launching.prepare import OTHER_RUNS_ROOT
-from coach.workflows.launching.prepare import prepare as prepare
 from coach.workflows.launching.refusals import explained, keep_question
 from coach.workflows.readonly import refuse_if_readonly
 

@@ -7,21 +7,22 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from coach.analysis.comparing.speedup import Measured
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, Member, best_first, table
-from coach.config import Limits
+from coach.config import Limits, Switch
 from coach.launch.recipe import recipe_of
 from coach.launch.resources import Site
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Severity, Subject
 from coach.model.launching.launch import LaunchRequest, Plan
 from coach.sources.runs.run_files import read_run
+from coach.workflows.launching.defaults import with_defaults
 from coach.workflows.launching.group_members import with_lists_swept
-from coach.workflows.launching.prepare import with_defaults
 from coach.workflows.launching.sweep import plan_all, read_group, submit
 from tests.launch.examples import CLUSTER, MACHINE
 from tests.workflows.test_launching import World
@@ -66,6 +67,16 @@ def test_a_sweep_is_one_plan_with_a_run_for_each_value(world: World) -> None:
         "size": 4,
     }
     assert planned.run_json["expects"] == ["GPU005"]
+
+
+def test_no_launch_plans_a_drill_that_the_site_switched_off(world: World) -> None:
+    assert plan(world, "idle_hands", site=MACHINE).recipe == "idle_hands"
+    origins = {"site.switches.drills": "site.toml"}
+    world.settings = replace(
+        world.settings, switched_off=frozenset({Switch.DRILLS}), origins=MappingProxyType(origins)
+    )
+    with pytest.raises(UserError, match="idle_hands: switched off by the site"):
+        plan(world, "idle_hands", site=MACHINE)
 
 
 def test_a_recipe_s_sweep_takes_its_values_by_the_parameter_s_name_or_its_plural(world: World) -> None:
