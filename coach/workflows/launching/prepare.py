@@ -107,9 +107,7 @@ def plan_for(
     """Plan a request for a site that was read before. To plan a changed request again under the same run id,
     pass `run_id`. Raises UserError if it cannot be launched."""
     recipe = recipe_of(request)
-    off = settings.why_off(Switch.DRILLS)
-    if recipe.drill is not None and off is not None:
-        raise UserError(f"{recipe.name}: {off}", "ask the site")
+    _refuse_drill(recipe, settings)
     if request.own is None and not is_shipped(recipe):
         request = replace(request, recipe=str(recipe.path))  # a relaunch may have another working directory
     run_id = run_id or runs.new_run_id(recipe.name, now_s)
@@ -156,6 +154,13 @@ def plan_for(
     if not request.setup:
         warnings += warn_of_build(recipe, environment, python, env, plan.resources.gpus_per_node)
     return with_room(replace(plan, warnings=warnings), settings, io, now_s)
+
+
+def _refuse_drill(recipe: Recipe, settings: Settings) -> None:
+    """Raise UserError for a drill if the site has switched drills off."""
+    off = settings.why_off(Switch.DRILLS)
+    if recipe.drill is not None and off is not None:
+        raise UserError(f"{recipe.name}: {off}", "ask the site")
 
 
 def _most(settings: Settings) -> dict[str, int]:
