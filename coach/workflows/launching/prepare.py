@@ -52,7 +52,7 @@ from coach.sources.slurm.client import read_partitions_and_nodes
 from coach.sources.values import Fields, table
 from coach.workflows.backend import hint_without_cluster, resolve_backend
 from coach.workflows.jobs.earlier_launches import lines_of_earlier
-from coach.workflows.judging.targets import known_runs
+from coach.workflows.judging.targets import known_runs, run_index
 from coach.workflows.launching.defaults import locked_fields
 from coach.workflows.launching.defaults import with_defaults as with_defaults
 from coach.workflows.sharing import shared_where
@@ -193,8 +193,8 @@ def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None
 
 def leave_index(run_id: str, settings: Settings) -> None:
     """Remove a run that starts again from the index of ended runs."""
-    index = RunIndex(settings.cache_dir, settings.runs_root)
-    index.save((name, each) for name, each in index.load().items() if name != run_id)
+    if (index := run_index(settings)) is not None:
+        index.save((name, each) for name, each in index.load().items() if name != run_id)
 
 
 def check_startable(backend: str, settings: Settings, env: Mapping[str, str], io: Io) -> None:
