@@ -28,7 +28,7 @@ from coach.sources.runs.local_process import (
 )
 from coach.sources.runs.run_list import RunListSource, read_listed_run
 from coach.sources.slurm.client import own_queue
-from coach.workflows.jobs.lost_submits import Standing, find_jobs
+from coach.workflows.jobs.lost_submits import find_jobs
 
 SILENT_S = 24 * 3600.0
 """A run that no source can confirm counts as alive until its files are this old, in seconds: the sampler
@@ -145,8 +145,7 @@ def _judge(
         why = f"it belongs to cluster {run.cluster}, whose queue coach does not query from here"
         return KnownRun(run, None if is_final(run.state) else why)
     if has_lost_its_job(run):
-        standing = find_jobs([run], queue.jobs if queue is not None else None, error, settings, now_s)
-        return _judge_lost(standing[run.run_id], settings, io, now_s)
+        return _judge_lost(run, queue, error, settings, io, now_s)
     if queue is None:
         return KnownRun(run, _without_queue(run, error, now_s))
     row = _row_of(run, queue.rows)
@@ -167,8 +166,12 @@ def _judge(
     return KnownRun(replace(run, state=None), sound, is_forgotten=True)
 
 
-def _judge_lost(standing: Standing, settings: Settings, io: Io, now_s: float) -> KnownRun:
+def _judge_lost(
+    run: Run, queue: _Queue | None, error: str | None, settings: Settings, io: Io, now_s: float
+) -> KnownRun:
     """Judge a run whose launch was interrupted, from Slurm's record of it."""
+    jobs = queue.jobs if queue is not None else None
+    standing = find_jobs([run], jobs, error, settings, now_s)[run.run_id]
     run, job = standing.run, standing.job
     if job is not None:
         known = replace(run, state=job.state, ended_time_s=job.end_time_s if is_final(job.state) else None)

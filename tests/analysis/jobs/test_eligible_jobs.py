@@ -1,5 +1,5 @@
-"""The names of array tasks in a command to Slurm, where the queue does not list all tasks; and why an action is
-impossible."""
+"""The names of array tasks in a command to Slurm, where the queue does not list all tasks; and why an action
+is impossible."""
 
 from __future__ import annotations
 
