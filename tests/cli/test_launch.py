@@ -46,7 +46,7 @@ def images(tmp_path: Path) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("dpp",), ("unknown recipe 'dpp'", "did you mean ddp?")),
+        (("dpp",), ("unknown recipe 'dpp'", "did you mean ddp or ddp_amp?")),
         (("lonely_rnk",), ("unknown recipe 'lonely_rnk'", "did you mean `coach drill lonely_rank`?")),
         (("/no/such.toml",), ("/no/such.toml: No such file",)),
         (("ddp", "--set", "learning_rat=1"), ("--set learning_rat: recipe ddp has no parameter",)),
