@@ -85,9 +85,14 @@ def run_record(
         **({"expects": list(recipe.expects)} if recipe.expects else {}),
         **({"drill": recipe.name} if is_drill(request, recipe) else {}),
         **({"squeue_comment": True} if has_comment and plan.backend == "slurm" else {}),
-        **({"sweep": asdict(request.sweep_point)} if request.sweep_point else {}),
-        **({"ladder": asdict(request.ladder)} if request.ladder else {}),
+        **_group(request),
     }
+
+
+def _group(request: LaunchRequest) -> dict[str, Any]:
+    """The run's place in its group, and the ladder that the group is."""
+    values = {"sweep": request.sweep_point, "ladder": request.ladder}
+    return {name: asdict(value) for name, value in values.items() if value is not None}
 
 
 def _command(own: OwnProgram | None) -> dict[str, Any]:
