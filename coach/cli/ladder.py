@@ -68,7 +68,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             raise UserError(f"{run_id}: a sweep, no ladder", f"coach compare {run_id}")
         rows = ladder_table(ladder, read)
         _print(rows, {"ladder": ladder.name, "group_id": group_id}, args.format)
-        return 0 if not args.wait or all(row.is_result for row in rows) else 1
+        if all(row.is_result for row in rows):
+            return 0
+        say(f"the table again: coach ladder {group_id}")
+        return 1 if args.wait else 0
 
     try:
         ladder = get_ladder(args.what, settings)

@@ -43,7 +43,9 @@ def test_the_table_is_printed_again_in_each_form(
 ) -> None:
     def printed(form: str) -> str:
         assert climb(world, monkeypatch, run_id, "--backend", "slurm", "--format", form) == 0
-        return capsys.readouterr().out
+        shown = capsys.readouterr()
+        assert f"the table again: coach ladder {run_id}" in shown.err
+        return shown.out
 
     text = printed("text").splitlines()
     assert text[0].split() == ["RUNG", "STATED"]
