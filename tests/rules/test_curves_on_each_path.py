@@ -341,7 +341,8 @@ _BEFORE_1_1 = "61878/61878 [==============================] - 5s - loss: "
         ([f"Epoch {n}\n{_BEFORE_1_1}{loss:.4f}" for n, loss in enumerate(_KERAS[:10])], []),
         (
             [
-                f"epoch 1: {n} / 500 loss={2 + n % 7 / 100:.3f}, ppl=7.4, gnorm={10 ** max(0, (n - 60) / 12):.3f}"
+                f"epoch 1: {n} / 500 loss={2 + n % 7 / 100:.3f}, ppl=7.4, "
+                f"gnorm={10 ** max(0, (n - 60) / 12):.3f}"
                 for n in range(1, 121)
             ],
             ["NUM010"],

@@ -607,6 +607,7 @@ def test_two_ranks_that_differ_are_both_named_with_the_difference() -> None:
     by_name = diagnose_log(timed_out("SeqNum=7, OpType=BROADCAST", "SeqNum=7, OpType=ALLREDUCE")).findings[0]
     assert by_name.cause == "rank_mismatch_collective"
     assert "rank 0 called BROADCAST, rank 1 called ALLREDUCE" in by_name.summary
+    assert "rank 0: waits in BROADCAST 7" in [one.text for one in by_name.evidence]
     assert by_name.subject.rank is None, "of two ranks neither is the odd one"
     of_size = "SeqNum=7, OpType=BROADCAST, NumelIn={0}, NumelOut={0}"
     by_size = diagnose_log(timed_out(of_size.format(1), of_size.format(64))).findings[0]

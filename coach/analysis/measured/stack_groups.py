@@ -43,8 +43,7 @@ class Group:
     @property
     def heading(self) -> str:
         """The sentence, with the line of the training's own code if it is known."""
-        line = self.place.line
-        return f"{self.sentence}{f', at {line}' if line else ''}"
+        return f"{self.sentence}{self.place.where}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,11 @@ class Place:
     line: str | None = None
     """The line of the training's own code: `train.py:41 load`."""
 
+    @property
+    def where(self) -> str:
+        """`, at train.py:41 load`; empty for an unknown line."""
+        return f", at {self.line}" if self.line else ""
+
     def sentence(self, is_one: bool) -> str:
         verb = ("waits" if is_one else "wait") if self.is_waiting else ("is" if is_one else "are")
         return f"{verb} {self.words}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix, Hit, Subject
@@ -159,7 +159,8 @@ def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None, has_all_lines: bool
     if not waiting:
         return None
     absent = _absent(ranks, waiting, num_ranks) if has_all_lines else None
-    return absent or odd_ranks(_waits(ranks)) or odd_ranks(_enqueued(ranks))
+    odd = absent or odd_ranks(_waits(ranks)) or odd_ranks(_enqueued(ranks))
+    return replace(odd, calls={}) if odd is not None else None  # its lines are shown as the log has them
 
 
 def _waits(ranks: Mapping[int, _Rank]) -> Iterable[FlightRecord]:

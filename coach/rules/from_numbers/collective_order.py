@@ -104,19 +104,14 @@ def rank_table(
     """A row for each rank, the odd ones first: its last call by its dump, its lines in a log (`logged`), and
     its place by the stacks that were sampled in the silence, and by those that somebody took."""
     calls = odd.calls if odd is not None else {}
-    columns = [{rank: call.text for rank, call in calls.items()}]
-    columns += [{rank: f"its log: {words}" if calls else words for rank, words in (logged or {}).items()}]
-    bursts = newest_bursts(snapshot, is_stall=True)
-    columns += [{burst.rank: burst.words for burst in bursts if burst.rank is not None}]
-    columns += [{place.rank: f"its stack: {place.words}" for place in snapshot.places}]
     first = odd.ranks if odd is not None else ()
-    ranks = sorted(
-        {rank for column in columns for rank in column}, key=lambda rank: (rank not in first, rank)
-    )
-    rows = ((rank, "; ".join(column[rank] for column in columns if rank in column)) for rank in ranks)
-    table = tuple(
-        replace(calls.get(rank, Evidence("")), text=f"rank {rank}: {words}") for rank, words in rows
-    )[:_MAX_SHOWN]
+    rows: dict[int, list[str]] = {}
+    for rank, words in _words_of_ranks(snapshot, calls, logged or {}):
+        rows.setdefault(rank, []).append(words)
+    ranks = sorted(rows, key=lambda rank: (rank not in first, rank))[:_MAX_SHOWN]
+    table = [
+        replace(calls.get(rank, Evidence("")), text=f"rank {rank}: {'; '.join(rows[rank])}") for rank in ranks
+    ]
     num_left_out = snapshot.num_dumps_left_out
     apart = [place.rank for place in snapshot.places if place.is_odd]
     return (
@@ -124,6 +119,20 @@ def rank_table(
         *table,
         *([Evidence("older dumps that were not read", value=num_left_out)] if num_left_out else []),
     )
+
+
+def _words_of_ranks(
+    snapshot: TargetSnapshot, calls: Mapping[int, Evidence], logged: Mapping[int, str]
+) -> Iterator[tuple[int, str]]:
+    for rank, call in calls.items():
+        yield rank, call.text
+    for rank, words in logged.items():
+        yield rank, f"its log: {words}" if calls else words
+    for burst in newest_bursts(snapshot, is_stall=True):
+        if burst.rank is not None:
+            yield burst.rank, burst.words
+    for place in snapshot.places:
+        yield place.rank, f"its stack: {place.words}"
 
 
 def disagreement(recorded: Sequence[int], others: Sequence[int], source: str) -> tuple[Evidence, ...]:

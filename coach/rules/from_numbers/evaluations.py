@@ -26,12 +26,7 @@ def accuracies(snapshot: TargetSnapshot, history: History) -> list[float]:
     """The accuracies beside the training losses, else those of the evaluations, in order."""
     steps = [step.accuracy for rank in history.ranks[:1] for step in history.steps(rank)]
     beside = [each for each in steps if each is not None]
-    return beside or _evaluated(snapshot, "accuracy")
-
-
-def evaluated_losses(snapshot: TargetSnapshot) -> list[float]:
-    """The losses of the evaluations in order."""
-    return _evaluated(snapshot, "loss")
+    return beside or evaluated(snapshot, "accuracy")
 
 
 def num_beside_steps(snapshot: TargetSnapshot) -> int:
@@ -59,6 +54,7 @@ def first_loss(history: History) -> float | None:
     return None
 
 
-def _evaluated(snapshot: TargetSnapshot, field: str) -> list[float]:
+def evaluated(snapshot: TargetSnapshot, field: str) -> list[float]:
+    """The values of a field (`loss`, `accuracy`) of the evaluations, in order."""
     told = (event.fields.get(field) for event in snapshot.events if event.event == "eval")
     return [float(each) for each in told if isinstance(each, (int, float))]

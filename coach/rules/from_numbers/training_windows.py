@@ -135,26 +135,29 @@ def steady_steps(
     Of lines that are many steps apart, that is the first line of each epoch. The only line of an epoch is
     left out if the run's first line is one of its first steps: then each of these lines is.
     """
-    restarts = set(resumed_at)
-    numbers, epochs = [step.step for step in steps], [step.epoch for step in steps]
-    starts: list[int] = []
-    # Fast path: most windows lie within one epoch of one attempt.
-    is_ascending = all(map(lt, numbers, islice(numbers, 1, None)))
-    is_one_epoch = epochs.count(epochs[0]) == len(epochs) if epochs else True
-    if not (is_ascending and is_one_epoch and restarts.isdisjoint(numbers)):
-        starts = [
-            place
-            for place, (before, step) in enumerate(pairwise(steps), 1)
-            if step.epoch != before.epoch or step.step <= before.step or before.step in restarts
-        ]
     return [
         step
-        for start, end in pairwise((0, *starts, len(steps)))
+        for start, end in pairwise((0, *_starts(steps, set(resumed_at)), len(steps)))
         for step in steps[start:end]
         if step.step >= steps[start].step + num_skipped
         or step.counter is Counter.EPOCH
         or (end - start == 1 and first_step > num_skipped)
         if step.data_time_s is not None and step.step_time_s
+    ]
+
+
+def _starts(steps: Sequence[Step], restarts: set[int]) -> list[int]:
+    """The places at which an epoch begins, the numbers begin again, or the run was resumed."""
+    numbers, epochs = [step.step for step in steps], [step.epoch for step in steps]
+    # Fast path: most windows lie within one epoch of one attempt.
+    is_ascending = all(map(lt, numbers, islice(numbers, 1, None)))
+    is_one_epoch = epochs.count(epochs[0]) == len(epochs) if epochs else True
+    if is_ascending and is_one_epoch and restarts.isdisjoint(numbers):
+        return []
+    return [
+        place
+        for place, (before, step) in enumerate(pairwise(steps), 1)
+        if step.epoch != before.epoch or step.step <= before.step or before.step in restarts
     ]
 
 

@@ -15,7 +15,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import Counter
 from coach.rules.advice.launched_with import float_parameter, int_parameter
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_numbers.evaluations import accuracies, are_guesses, evaluated_losses, num_beside_steps
+from coach.rules.from_numbers.evaluations import accuracies, are_guesses, evaluated, num_beside_steps
 from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses, is_warming_up, last_place
 
 _NUM_CLASSES = (2, 10, 100, 1000)
@@ -226,7 +226,7 @@ class NotLearning(Rule):
     def _unchanged(self, points: Sequence[Point], snapshot: TargetSnapshot, is_guess: bool) -> Hit | None:
         """A hit if all evaluations had one loss, while the training loss did not fall: the model stays as it
         is."""
-        losses = evaluated_losses(snapshot)
+        losses = evaluated(snapshot, "loss")
         if len(losses) < self.min_evaluations or not self._shows_beginning(points):
             return None
         if num_beside_steps(snapshot) > len(points) / 2:  # the last one may be printed again and again

@@ -62,16 +62,12 @@ def with_places(snapshot: TargetSnapshot, history: History, settings: Settings) 
     for of_node in read_stacks(kept.path.parent).values() if kept is not None else ():
         stacks |= {each.rank: each for each in of_node}
     places = [
-        RankPlace(each.rank, f"{group.place.sentence(is_one=True)}{_at(group.place.line)}", group.is_odd)
+        RankPlace(each.rank, f"{group.place.sentence(is_one=True)}{group.place.where}", group.is_odd)
         for group in merge(Stacks(tuple(stacks.values()), "", 1)).groups
         for each in group.ranks
         if each.rank is not None
     ]
     return replace(snapshot, places=tuple(places))
-
-
-def _at(line: str | None) -> str:
-    return f", at {line}" if line else ""
 
 
 def with_stacks(diagnosis: Diagnosis, snapshot: TargetSnapshot, settings: Settings) -> Diagnosis:
