@@ -107,7 +107,7 @@ def _are_names(names: Sequence[str]) -> bool:
 def _named(line: str, separator: str | None, names: Sequence[str]) -> str | None:
     text = _BEHIND_ROW.sub("", line.translate(_BARS).rstrip())
     cells = tuple(text.split()) if separator is None else _cells(text, separator)
-    if separator is None and cells and len(cells) == len(names):
+    if separator is None and len(cells) == len(names):
         cells = (*cells[:-1], cells[-1].rstrip(":"))
     if len(cells) != len(names) or not all(map(_CELL.fullmatch, cells)):
         return None

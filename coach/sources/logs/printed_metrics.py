@@ -50,8 +50,8 @@ _RANK = re.compile(
 _HEADING = re.compile(
     rb"(?:[\d-]{10} [\d:.]{8,15}: )?(Epoch \d{1,9}(?:/\d{1,9})?|\[batch=\d{1,9}/\d{1,9}\](?=:))[:\s]*"
 )
-"""The line above the numbers of an epoch or a step: `Epoch 1/5` (Keras), `2025-11-19 00:07:35.259727: Epoch 72`
-(nnU-Net), `[batch=12/500]:` (Composer)."""
+"""The line above the numbers of an epoch or a step: `Epoch 1/5` (Keras), `2025-11-19 00:07:35.259727: Epoch
+72` (nnU-Net), `[batch=12/500]:` (Composer)."""
 _BELOW_HEADING = re.compile(rb"[\d-]{10} [\d:.]{8,15}: (?:train|val)_loss |\s{1,9}Train loss/")
 """A line of nnU-Net or Composer."""
 _HEADED = re.compile(rb"\s{0,9}(?P<n>\d{1,9})/(?P<total>\d{1,9}) ")
@@ -192,8 +192,9 @@ class PrintedNumbers:
         return [line for line in lines if FUNCTION_WORDS.search(line)]
 
     def _with_heading(self, line: bytes) -> tuple[bytes, ...]:
-        """The line; a bar, or a line of nnU-Net or Composer, behind the heading above it. A bar of another length shows an evaluation
-        and is left out. One that begins anew belongs to an epoch whose heading was not read."""
+        """The line; a bar, or a line of nnU-Net or Composer, behind the heading above it. A bar of another
+        length shows an evaluation and is left out. One that begins anew belongs to an epoch whose heading was
+        not read."""
         bar = _HEADED.match(line)
         if bar is None:
             return (self._heading + b" |" + line if _BELOW_HEADING.match(line) else line,)

@@ -10,7 +10,7 @@ that has neither by its position among these lines.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice
 
@@ -58,7 +58,8 @@ _GLUED = re.compile(
 )
 """`epoch1: loss 0.9`, `[step200] loss 0.9`: a counter without a space before its number."""
 _BAR = re.compile(
-    r"(?:[|━]|^)\s{0,9}(?P<n>\d{1,9})/(?P<total>\d{1,9}) (?:\[(?:[\d:]{4,11}<|[=>.])|[━╸]|[\d.]{1,6}(?:it/s|s/it))"
+    r"(?:[|━]|^)\s{0,9}(?P<n>\d{1,9})/(?P<total>\d{1,9}) "
+    r"(?:\[(?:[\d:]{4,11}<|[=>.])|[━╸]|[\d.]{1,6}(?:it/s|s/it))"
 )
 """The bars of tqdm (`100%|███| 50/50 [00:03<00:00`), Keras (`391/391 [====]`) and ultralytics (`100% ━━━ 8/8
 3.1it/s`)."""
@@ -68,7 +69,7 @@ _IN_EPOCH = re.compile(
     r"(?P<n>\d{1,9})\s?/\s{0,9}(?P<total>\d{1,9})(?![\d/.%])(?(many)|(?! ?\())",
     re.IGNORECASE,
 )
-"""`it 6/50`, `Batch 100/1000`, `Epoch: [0][ 10/5005]`, `Iter(train) [   10/15230]`, `Train: 0 [  50/73 ( 70%)]`.
+"""`it 6/50`, `Batch 100/1000`, `Epoch: [0][ 10/5005]`, `Iter(train) [10/15230]`, `Train: 0 [  50/73 ( 70%)]`.
 With `Train Epoch: 1 [640/60000 (1%)]` samples are counted."""
 _COUNT_AT_START = re.compile(r"\s{0,9}(?P<n>\d{1,9})/\d{1,9}\s{1,3}(?=[a-zA-Z])")
 """`10/400 loss 2.1`."""
@@ -111,26 +112,42 @@ LOSS_WORDS = re.compile(rb"loss|Loss|LOSS")
 FUNCTION_WORDS = re.compile(
     rb"mse|MSE|Mse|bce|BCE|nll|NLL|xent|XENT|entropy|Entropy|CE|train[_ /.-](?:ce|mae|objective)"
 )
+_Meaning = tuple[str | None, tuple[str | None, str], str | None]
+"""(name, speed, unit) of a number by the words before it."""
+_MeaningOf = Callable[[str, str | None], _Meaning]
 _LEAST_FALL = 0.2
 """Share of its first value by which a loss must have changed to tell another run from another epoch."""
 _NEARLY_ALL = 0.9
 """Share of its length. A bar that came this far and then begins again counts the next epoch."""
 
 
-def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | None:
+def _meaning_of(before: str, part: str | None) -> _Meaning:
+    """The meaning of the number behind a text."""
+    before, unit = before.rstrip(_AFTER_NAME), None
+    if before.endswith((")", "]")) and (in_name := _UNIT_OF_NAME.search(before)) is not None:
+        before, unit = before[: in_name.start()], in_name["unit"]
+    words = _PARTS.split(before.removesuffix("tensor").rstrip(_AFTER_NAME))[-1]
+    words = words.replace('"', "").replace("'", "").split()[-_MAX_WORDS:]
+    name = _name_of(words, part)
+    return name, speed_of(words), unit
+
+
+def record_of_line(
+    text: str, part: str | None = None, meaning_of: _MeaningOf = _meaning_of
+) -> Mapping[str, float] | None:
     """Name → number of one line, with `step`, `epoch`, `time_s` and speeds (`printed_speeds.toml`) if the
     line has them; None for a line without a loss. A line that counts within an epoch has `position` and
     `length`, that of a progress bar also `is_bar`.
 
-    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts; of a time and of an evaluation, the
-    average. `Generator loss` counts only if `generator` is the `part`.
+    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts; of a time and of an evaluation,
+    the average. `Generator loss` counts only if `generator` is the `part`. `meaning_of` may remember.
     """
     text = text[:MAX_CHARS]
     if "loss" not in text and "Loss" not in text and "LOSS" not in text:
         return None
     text = _GLUED.sub(r"\1 \2", text)
     is_evaluation = _is_about_evaluation(text)
-    record, speeds = _named_numbers(text, part, is_evaluation=is_evaluation)
+    record = _named_numbers(text, part, meaning_of, is_evaluation=is_evaluation)
     if not _has_loss(record):
         return None
     if is_evaluation:
@@ -138,27 +155,28 @@ def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | 
             f"val {name}" if _field_of(name) in ("loss", "accuracy") else name: value
             for name, value in record.items()
         }
-        is_read = _BAR.search(text) is None and not _is_batch(text)
+        batch = _BATCH.search(text)  # its loss is not that of the evaluation
+        is_read = _BAR.search(text) is None and (batch is None or int(batch["n"]) >= int(batch["total"]))
     else:
         is_read = _add_position(record, text)
     if not is_read:
         return None
     if (count := _COUNT_AT_START.match(text)) is not None and _COUNTERS.isdisjoint(record):
         record["step"] = float(count["n"])
-    time_s = parse_time_s(text)
-    if time_s is not None:
+    if (time_s := parse_time_s(text)) is not None:
         record["time_s"] = time_s
-    record.update(speeds.of_line())
     return record
 
 
-def _named_numbers(text: str, part: str | None, *, is_evaluation: bool) -> tuple[dict[str, float], Speeds]:
-    """The numbers of a line by their names, and the speeds among them."""
+def _named_numbers(
+    text: str, part: str | None, meaning_of: _MeaningOf, *, is_evaluation: bool
+) -> dict[str, float]:
+    """The numbers of a line by their names."""
     record: dict[str, float] = {}
     speeds = Speeds()
     end = 0
     for found in islice(_NUMBER.finditer(text), _MAX_NUMBERS):
-        name, speed, unit = _meaning_of(text[max(end, found.start() - _NAME_CHARS) : found.start()], part)
+        name, speed, unit = meaning_of(text[max(end, found.start() - _NAME_CHARS) : found.start()], part)
         end, number = found.end(), found["number"]
         value = float(number.replace(",", ""))
         average = _AVERAGE.match(text, end)
@@ -173,19 +191,7 @@ def _named_numbers(text: str, part: str | None, *, is_evaluation: bool) -> tuple
         if found["unit"] != "%" or is_accuracy:
             value = _value_of(found, mean if is_evaluation else value, is_accuracy=is_accuracy)
             record.setdefault(name, value)
-    return record, speeds
-
-
-@lru_cache(maxsize=4096)
-def _meaning_of(before: str, part: str | None) -> tuple[str | None, tuple[str | None, str], str | None]:
-    """(name, speed, unit) of the number behind a text. They are remembered, because a log repeats its words."""
-    before, unit = before.rstrip(_AFTER_NAME), None
-    if before.endswith((")", "]")) and (in_name := _UNIT_OF_NAME.search(before)) is not None:
-        before, unit = before[: in_name.start()], in_name["unit"]
-    words = _PARTS.split(before.removesuffix("tensor").rstrip(_AFTER_NAME))[-1]
-    words = words.replace('"', "").replace("'", "").split()[-_MAX_WORDS:]
-    name = _name_of(words, part)
-    return name, speed_of(words), unit
+    return record | speeds.of_line()
 
 
 def _field_of(name: str) -> str | None:
@@ -213,12 +219,6 @@ def _is_about_evaluation(text: str) -> bool:
     return _HEAD_OF_EVALUATION.search(head) is not None and "train" not in head.casefold()
 
 
-def _is_batch(text: str) -> bool:
-    """True if the line is about one batch of an evaluation, whose loss is not that of the evaluation."""
-    found = _BATCH.search(text)
-    return found is not None and int(found["n"]) < int(found["total"])
-
-
 def _name_of(words: Sequence[str], part: str | None = None) -> str | None:
     """The name of a number by the words before it: `step`, `epoch`, or the name of a known quantity; else
     None. A `loss` behind another word than those of a whole loss is not read, except behind `part`."""
@@ -241,7 +241,7 @@ def _name_of(words: Sequence[str], part: str | None = None) -> str | None:
 
 def _add_position(record: dict[str, float], text: str) -> bool:
     """Add the place within the epoch. False for the bar of an evaluation, whose losses are no steps."""
-    found = bar = _BAR.search(text)
+    bar = _BAR.search(text)
     if bar is not None:
         description = text[: bar.start()].partition("%|")[0].rstrip("0123456789 ")
         if _NO_TRAINING.search(description) and "train" not in description.casefold():
@@ -289,6 +289,8 @@ class LineNumbers:
     """The records of one log in order, each with a number that grows."""
 
     def __init__(self) -> None:
+        self._meaning_of = lru_cache(_meaning_of)
+        """It remembers the meanings of words, because a log repeats them."""
         self.has_plain_loss = False
         """True once a line has named a training loss; from then on no function counts as one."""
         self._function: str | None = None
@@ -310,14 +312,14 @@ class LineNumbers:
         return [record for record in numbered if record is not None]
 
     def _record_of(self, line: str) -> Mapping[str, float] | None:
-        record = record_of_line(line)
+        record = record_of_line(line, None, self._meaning_of)
         if record is not None or self.has_plain_loss:
             is_first = not self.has_plain_loss and any(map(_is_training_loss, record or ()))
             self.has_plain_loss = self.has_plain_loss or is_first
             return {**(record or {}), ANEW: 1.0} if is_first and self._part is not None else record
         if (word := _PART.search(line[:MAX_CHARS])) is not None and self._function is None:
             self._part = self._part or word[1].casefold()
-            return record_of_line(line, self._part)
+            return record_of_line(line, self._part, self._meaning_of)
         found = record_by_function(line, self._function)
         if found is None:
             return None

@@ -62,22 +62,20 @@ _TABLE = tomllib.loads(files(__package__).joinpath("printed_speeds.toml").read_t
 _SPEEDS = {name: speed for speed, names in _TABLE["names"].items() for name in names}
 FORMS = tuple(Form(**row) for row in _TABLE["forms"])
 _WITH_NAMES = tuple(form for form in FORMS if form.names)
-_SPECIAL = frozenset(name for form in _WITH_NAMES for name in form.names)
 
 
 def speed_of(words: Sequence[str]) -> tuple[str | None, str]:
-    """The speed that the end of these words names, and the name if it is a speed in some programs only.
+    """The speed that the end of these words names, and the last word: it is a speed in some programs only.
 
     A single word counts if no other word stands before it: `forward time` is no time of a step.
     """
     parts = [word.casefold() for word in words]
-    special = " ".join(parts[-1:]).replace("_", " ")
-    special = special if special in _SPECIAL else ""
+    last = " ".join(parts[-1:]).replace("_", " ")
     for start in range(len(parts)):
         name = _plain(" ".join(parts[start:]))
         if name in _SPEEDS and (" " in name or start == 0 or not parts[start - 1].isalpha()):
-            return _SPEEDS[name], special
-    return None, special
+            return _SPEEDS[name], last
+    return None, last
 
 
 class Speeds:
@@ -87,7 +85,7 @@ class Speeds:
         self._found: dict[str, float] = {}
         """Speed → its first number."""
         self._by_name: dict[str, float] = {}
-        """Name → number, of names that are a speed in some programs only."""
+        """Last word of a name → number: some are a speed in some programs only."""
         self._may_be_ms = False
         """True if the time of the step has no unit and is large."""
 
@@ -104,13 +102,15 @@ class Speeds:
                 self._by_name.setdefault(name, value)
         if speed is None or not value >= 0 or (speed == _BARE and not (is_decimal or unit)):
             return False
-        speed = "step_time_s" if speed == _BARE and unit == "ms" else speed
+        self._add("step_time_s" if speed == _BARE and unit == "ms" else speed, value, unit)
+        return True
+
+    def _add(self, speed: str, value: float, unit: str) -> None:
         if speed == "mfu" and (unit == "%" or value > 1):
             value /= 100
         if speed == "step_time_s" and speed not in self._found:
             self._may_be_ms = not unit and value > _MOST_BARE_S
         self._found.setdefault(speed, value)
-        return True
 
     def of_line(self) -> dict[str, float]:
         """Speed → number in seconds, per second, or as a share. A wait that is longer than its step, or a

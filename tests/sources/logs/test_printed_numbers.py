@@ -194,7 +194,8 @@ def test_a_progress_bar_that_tells_another_step_than_its_place_is_read_by_that_s
 def test_steps_go_on_where_a_program_tells_its_place_in_the_epoch_beside_them() -> None:
     # https://github.com/open-mmlab/OpenPCDet/blob/master/tools/train_utils/train_utils.py
     line = (
-        "Train:    {}/80 (  1%) [{:>4}/100 (  5%)]  Loss: 0.6912 (0.683)  LR: 1.001e-03  Time cost: 01:10/20:12 "
+        "Train:    {}/80 (  1%) [{:>4}/100 (  5%)]  Loss: 0.6912 (0.683)  LR: 1.001e-03  Time cost: "
+        "01:10/20:12 "
         "[01:10/27:21:11]  Acc_iter {:<10}  Data time: 0.05(0.50)  Batch time: 0.97(1.20)"
     )
     lines = [line.format(epoch, at, 100 * (epoch - 1) + at) for epoch in (1, 2, 3) for at in (0, 50, 99)]
@@ -214,7 +215,8 @@ def test_a_table_of_parts_with_a_bar_gives_their_sum_at_each_place_of_the_bar() 
     rows = [
         "    70/1000      6.73G      1.081     0.4706      1.084         10        640: 100%|███| 16/16 "
         "[00:05<00:00,  2.78it/s]",
-        "    71/1000      6.73G      1.038     0.4686      1.064         12        640: 100% ━━━ 16/16 3.1it/s 2.6s",
+        "    71/1000      6.73G      1.038     0.4686      1.064         12        640: 100% ━━━ 16/16 "
+        "3.1it/s 2.6s",
     ]
     columns = Columns()
     assert columns.read(header) is None
