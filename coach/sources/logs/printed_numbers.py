@@ -40,8 +40,6 @@ _AVERAGE = re.compile(
 """`Data 0.201 (0.300)`, `Time: 0.320s,  400.32/s  (0.470s,  272.39/s)`: the value, then its average."""
 _ROUNDED = re.compile(r"0\.0{2,}")
 """A learning rate that was printed as zero with few digits may be small but not zero."""
-_NAME_CHARS = 120
-"""Number of characters before a number that are searched for its name."""
 _MAX_WORDS = 4
 _PARTS = re.compile(r"[|,;()\[\]{}]|\b[A-Z]{4,8}:[\w.]{1,60}:")
 """A name never extends across one of these, the last of which is the default prefix of `logging`:
@@ -176,7 +174,7 @@ def _named_numbers(
     speeds = Speeds()
     end = 0
     for found in islice(_NUMBER.finditer(text), _MAX_NUMBERS):
-        name, speed, unit = meaning_of(text[max(end, found.start() - _NAME_CHARS) : found.start()], part)
+        name, speed, unit = meaning_of(text[end : found.start()], part)
         end, number = found.end(), found["number"]
         value = float(number.replace(",", ""))
         average = _AVERAGE.match(text, end)
