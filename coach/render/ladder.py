@@ -25,7 +25,7 @@ from coach.render.text import (
 )
 
 HEADERS = (
-    *("RUNG", "RANKS", "SAMPLES/S ± (n)", "× FIRST", "× PREV", "EFF.", "MEMORY", "STATED"),
+    *("RUNG", "RANKS", "SAMPLES/S ± (n)", "× FIRST", "× PREV", "EFF.", "STATED", "MEMORY"),
     *("TO ACCURACY", "GPU-HOURS"),
 )
 
@@ -99,8 +99,8 @@ def _cells(row: Climbed) -> tuple[str, ...]:
         UNKNOWN if ratio is None else f"{ratio.value:.2f} ± {ratio.noise or 0.0:.2f}",
         UNKNOWN if previous is None else f"{previous.value:.2f}",
         UNKNOWN if efficiency is None else f"{100 * efficiency.value:.0f} %",
-        mib(row.memory_mib),
         row.stated or UNKNOWN,
+        mib(row.memory_mib),
         row.target or UNKNOWN,
         number(row.gpu_hours, 2),
     )
