@@ -28,7 +28,6 @@ from coach.rules.from_numbers.training_windows import (
     MIN_LINES,
     SteadySteps,
     newest_steady_steps,
-    newest_steps,
     places_in_training,
 )
 
@@ -109,9 +108,13 @@ class InputBound(Rule):
 
     def _by_steps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         """Hits from the time that each step waited for its batch."""
-        if not any(self._may_wait(history.steps(rank)) for rank in history.ranks):
-            return
-        waits = self._waits(snapshot, history)
+        waits = [
+            wait
+            for rank in history.ranks
+            if (wait := self._newest(snapshot, history, rank)).is_long(
+                self.min_steps, self.min_window_s, self.min_lines
+            )
+        ]
         slow = [wait for wait in waits if self._is_slow(wait)]
         if not slow:
             return
@@ -185,16 +188,6 @@ class InputBound(Rule):
         if fullest < self.full_cpu_pct:
             return None
         return Evidence.percent(f"use of {whose} during the training, mean", fullest)
-
-    def _may_wait(self, steps: Sequence[Step]) -> bool:
-        """Fast path: False if the share over all newest steps is below half of the warning share."""
-        newest = newest_steps(steps, int(1.25 * self.window_steps))
-        total_s = sum([step.step_time_s or 0.0 for step in newest])
-        return sum([step.data_time_s or 0.0 for step in newest]) >= 0.5 * self.warning_share * total_s
-
-    def _waits(self, snapshot: TargetSnapshot, history: History) -> list[SteadySteps]:
-        waits = [self._newest(snapshot, history, rank) for rank in history.ranks]
-        return [wait for wait in waits if wait.is_long(self.min_steps, self.min_window_s, self.min_lines)]
 
     def _newest(self, snapshot: TargetSnapshot, history: History, rank: int) -> SteadySteps:
         """The newest steady steps of one rank; more of them if the steps are so fast that they cover too

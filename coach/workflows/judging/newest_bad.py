@@ -30,7 +30,11 @@ def newest_bad(settings: Settings, io: Io, backend: str) -> str | None:
         *_queue(settings, io, backend, user),
         *(each.job for each in SeenJobs(settings.cache_dir).read()[0]),
     ]
-    found += [(job.end_time_s, job.job_id) for job in jobs if job.user == user and _is_bad_job(job)]
+    found += [
+        (job.end_time_s, job.job_id)
+        for job in jobs
+        if job.user == user and is_bad_state(job.state) and "[" not in job.job_id
+    ]
     found += _remembered(settings, {run.run_id for run in own_runs})
     known = [(ended_s, target) for ended_s, target in found if ended_s is not None]
     return max(known)[1] if known else None
@@ -44,10 +48,6 @@ def _remembered(settings: Settings, here: Collection[str]) -> list[tuple[float |
         for past in Verdicts(settings.cache_dir).read().values()
         if has_ended_badly(past) and (past.target in here or is_job_id(past.target))
     ]
-
-
-def _is_bad_job(job: Job) -> bool:
-    return is_bad_state(job.state) and "[" not in job.job_id
 
 
 def _queue(settings: Settings, io: Io, backend: str, user: str) -> tuple[Job, ...]:
