@@ -201,7 +201,7 @@ def print_launched(
     format_: str = "text",
     group: Mapping[str, str] | None = None,
 ) -> None:
-    """Print `run_id run_dir job_id state` of each run, and the `group_id` of their group, if they have one."""
+    """Print `run_id run_dir job_id state` of each run, and the `group_id` if they are one group."""
     group = group or {}
     listed: list[dict[str, Any]] = [
         {"run_id": each.run_id, "run_dir": each.run_dir, "job_id": each.job_id, "state": state}
