@@ -75,19 +75,26 @@ class Rehearsal:
             )
         except UserError as refused:
             return Rehearsed(item.name, problem=refused.message, hint=refused.hint)
-        group = (plan, *plan.others)
+        group, ladder = (plan, *plan.others), plan.request.ladder
         largest = max(group, key=lambda each: each.resources.world_size)
+        # A ladder's rungs are several recipes, so each is tried; of a sweep, the largest run is enough.
+        runs = (largest,) if ladder is None else sorted(group, key=lambda each: each.resources.world_size)
+        rungs = () if ladder is None else ladder.rungs
         planned = Rehearsed(
             item.name,
             shape=_shape(largest.resources),
             place=self._place(largest.resources),
             num_runs=len(group),
             time_limit_s=largest.resources.time_limit_s,
-            gpu_hours=None if item.request.set else recipe.gpu_hours,
-            warnings=plan.warnings,
+            gpu_hours=None if item.request.set or ladder else recipe.gpu_hours,
+            warnings=(*plan.warnings, *(f"{each.name}: {each.why_not}" for each in rungs if each.why_not)),
         )
         try:
-            return self._launch(replace(largest, others=()), planned)
+            for each in runs:
+                tried = self._launch(replace(each, others=()), planned)
+                if not tried.is_well:
+                    break
+            return tried
         except UserError as refused:
             return replace(planned, problem=refused.message, hint=refused.hint)
 

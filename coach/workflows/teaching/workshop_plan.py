@@ -14,7 +14,7 @@ from typing import Any
 
 from coach.config import Settings
 from coach.config.keys import KEYS, LAUNCH_FIELDS, OPTION
-from coach.launch.recipe import is_shipped, resolve_parameters
+from coach.launch.recipe import resolve_parameters
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
@@ -32,7 +32,8 @@ from coach.model.toml_schema import (
     whole,
 )
 from coach.sources.named_file import read_named
-from coach.workflows.launching.recipes import find_recipe
+from coach.workflows.launching.ladders import get_ladder, request_of_ladder
+from coach.workflows.launching.recipes import find_recipe, launch_name_of
 
 EXAMPLE = """\
 # The plan of a workshop day. From a learner's account: coach workshop check PLAN.toml
@@ -64,6 +65,10 @@ set = { epochs = 2 }
 # [recipes.evening]
 # recipe = "ddp"
 # nodes = 2
+
+# A ladder is one step too: all its runs, one after the other.
+# [recipes.figures]
+# ladder = "demos"
 """
 
 MAX_STEPS = 5
@@ -89,6 +94,7 @@ _LAUNCH: Schema = {
 }
 _ITEM: Schema = {
     "recipe": Key(typed("a recipe's name, or a path", str), "The recipe; without it the table's name."),
+    "ladder": Key(typed("a ladder's name, or a path", str), "In place of `recipe`: the ladder."),
     "minutes": Key(_MINUTES, "A learner's whole run."),
     "set": Key(typed("a table of parameters", dict), "Values of parameters.", default={}),
     **_LAUNCH,
@@ -124,17 +130,25 @@ def _item(file: TomlFile, name: str, table: Any, common: LaunchRequest, settings
             "recipes", f"{where}: expected a name", f'a path goes into its key recipe = "{name}"'
         )
     values = file.values(where, file.check(where, TABLE, table), _ITEM)
-    wanted, parameters = values["recipe"] or name, values["set"]
-    try:
-        recipe = find_recipe(str(file.path.parent / wanted) if wanted.startswith(".") else wanted, settings)
-        swept = recipe.sweep.names if recipe.sweep is not None else ()
-        resolve_parameters(recipe, {key: value for key, value in parameters.items() if key not in swept})
-    except UserError as error:
-        raise file.error(where, f"{where}: {error.message}", error.hint) from None
+    ladder, parameters = values["ladder"], values["set"]
+    if ladder and values["recipe"]:
+        raise file.error(f"{where}.ladder", f"{where}: both recipe and ladder: expected one")
     own = _request_fields({key: values[key] for key in _LAUNCH})
     own["sbatch"] = {**common.sbatch, **own.get("sbatch", {})}
-    named = recipe.name if is_shipped(recipe) else str(recipe.path)
-    return Item(name, replace(common, recipe=named, set=parameters, **own), values["minutes"])
+    request = replace(common, set=parameters, **own)
+    wanted = ladder or values["recipe"] or name
+    place = str(file.path.parent / wanted) if wanted.startswith(".") else wanted
+    try:
+        if ladder:
+            request = request_of_ladder(get_ladder(place, settings), request)
+        else:
+            recipe = find_recipe(place, settings)
+            swept = recipe.sweep.names if recipe.sweep is not None else ()
+            resolve_parameters(recipe, {key: value for key, value in parameters.items() if key not in swept})
+            request = replace(request, recipe=launch_name_of(recipe))
+    except UserError as error:
+        raise file.error(where, f"{where}: {error.message}", error.hint) from None
+    return Item(name, request, values["minutes"])
 
 
 def _request_fields(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,8 +27,10 @@ def test_the_example_is_a_plan_also_when_all_that_it_offers_is_taken(tmp_path: P
     assert (day.learners, day.minutes, day.max_steps) == (40, 180, MAX_STEPS)
     assert [item.name for item in day.items] == ["baseline", "ddp", "fast"]
     whole = read(tmp_path, re.sub(r"^# (?=\[|\w+ = )", "", EXAMPLE, flags=re.MULTILINE))
-    assert [item.name for item in whole.items] == ["baseline", "ddp", "fast", "evening"]
-    evening = whole.items[-1].request
+    assert [item.name for item in whole.items] == ["baseline", "ddp", "fast", "evening", "figures"]
+    *_, evening, figures = [item.request for item in whole.items]
+    assert figures.ladder is not None
+    assert [rung.name for rung in figures.ladder.rungs] == ["baseline", "ddp", "amp", "combined"]
     assert (evening.recipe, evening.num_nodes, evening.account) == ("ddp", 2, "teaching")
     assert evening.sbatch == {"comment": "workshop"}
 
@@ -69,6 +71,8 @@ def test_a_recipe_s_values_win_over_those_of_the_day(tmp_path: Path) -> None:
         (f"{HEAD}[launch]\nacount = 1\n[recipes.ddp]\n", 4, "unknown key launch.acount"),
         (f'{HEAD}[launch]\nbackend = "local"\n[recipes.ddp]\n', 4, "unknown key launch.backend"),
         (f"{HEAD}[recipes.typo]\n", 3, "is a drill"),
+        (f'{HEAD}[recipes.x]\nladder = "demo"\n', 3, "unknown ladder 'demo'"),
+        (f'{HEAD}[recipes.x]\nrecipe = "ddp"\nladder = "demos"\n', 5, "both recipe and ladder"),
         (f'{HEAD}[recipes."../x"]\n', None, "expected a name"),
         ("learners = \n", 1, "not valid TOML"),
     ],
@@ -81,6 +85,17 @@ def test_a_mistake_is_shown_with_its_file_its_line_and_its_key(
     place = f"{tmp_path}/day.toml"
     assert refused.value.message.startswith(place if line is None else f"{place}:{line}: ")
     assert words in refused.value.message
+
+
+def test_a_ladder_beside_the_plan_is_a_step_with_the_step_s_own_values(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'schema = 1\ntitle = "Mine"\n[rungs.one]\nrecipe = "baseline"\n[rungs.two]\nrecipe = "amp"\n'
+    )
+    text = f'{HEAD}[launch]\naccount = "lab"\n[recipes.x]\nladder = "./mine.toml"\nset = {{ lr = 0.1 }}\n'
+    [step] = read(tmp_path, text).items
+    assert step.request.ladder is not None
+    assert (step.name, step.request.ladder.title) == ("x", "Mine")
+    assert (step.request.recipe, step.request.account, step.request.set) == ("baseline", "lab", {"lr": 0.1})
 
 
 def test_a_missing_plan_leads_to_the_example(tmp_path: Path) -> None:
