@@ -75,19 +75,22 @@ class Rehearsal:
             )
         except UserError as refused:
             return Rehearsed(item.name, problem=refused.message, hint=refused.hint)
-        group, ladder = (plan, *plan.others), plan.request.ladder
+        group = (plan, *plan.others)
         largest = max(group, key=lambda each: each.resources.world_size)
         # A ladder's rungs are several recipes, so each is tried; of a sweep, the largest run is enough.
-        runs = (largest,) if ladder is None else sorted(group, key=lambda each: each.resources.world_size)
-        rungs = () if ladder is None else ladder.rungs
+        rungs = plan.run_json.get("ladder", {}).get("rungs", ())
+        runs = sorted(group, key=lambda each: each.resources.world_size) if rungs else (largest,)
         planned = Rehearsed(
             item.name,
             shape=_shape(largest.resources),
             place=self._place(largest.resources),
             num_runs=len(group),
             time_limit_s=largest.resources.time_limit_s,
-            gpu_hours=None if item.request.set or ladder else recipe.gpu_hours,
-            warnings=(*plan.warnings, *(f"{each.name}: {each.why_not}" for each in rungs if each.why_not)),
+            gpu_hours=None if item.request.set or rungs else recipe.gpu_hours,
+            warnings=(
+                *plan.warnings,
+                *(f"{each['name']}: {each['why_not']}" for each in rungs if each["why_not"]),
+            ),
         )
         try:
             for each in runs:
