@@ -20,14 +20,11 @@ from coach.workflows.jobs.known_runs import read_known_run
 from coach.workflows.jobs.own_checkpoints import newest_of_run
 from coach.workflows.jobs.own_jobs import run_of
 from coach.workflows.launching.prepare import check_startable, leave_index
-from coach.workflows.launching.start import read_script, start_again, start_words
+from coach.workflows.launching.start import TORN, read_script, start_again, start_words
 from coach.workflows.readonly import refuse_if_readonly
 
 if TYPE_CHECKING:
     from coach.model.training.run import Checkpoint, Run
-
-_TORN = "torn-"
-"""Before the name of an incomplete checkpoint: no trainer takes it."""
 
 
 def plan_resume(
@@ -40,7 +37,7 @@ def plan_resume(
         raise UserError(f"{run.run_id}: its batch script is for the backend {run.backend}, not {backend}")
     name = Path(checkpoint.path).name
     notes = [f"the same run goes on from {name} (step {checkpoint.step}); its logs and metrics grow"]
-    notes += [f"incomplete, gets {_TORN} before its name: {path}: {why}" for path, why in torn.items()]
+    notes += [f"incomplete, gets {TORN} before its name: {path}: {why}" for path, why in torn.items()]
     if run.launch.get("own"):
         notes.append("your program must find its checkpoint by itself, in $COACH_CHECKPOINT_DIR")
     return JobAction(Verb.RESUME, (Step(start_words(run), (run.run_id,), run.run_dir),), notes=tuple(notes))
@@ -49,10 +46,8 @@ def plan_resume(
 def perform_resume(action: JobAction, settings: Settings, env: Mapping[str, str], io: Io) -> Submitted:
     """Start the run again. Raises UserError if it is refused, or cannot be resumed any more."""
     run, checkpoint, torn = _find(action.job_ids[0], settings, env, io)
-    for path in map(Path, torn):
-        path.rename(path.with_name(_TORN + path.name))
     leave_index(run.run_id, settings)
-    return start_again(run, checkpoint.path, settings, env, io)
+    return start_again(run, checkpoint.path, torn, settings, env, io)
 
 
 def _find(

@@ -11,7 +11,7 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from coach.node import share
 from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
 from coach.sources.machine.disk import why_not_kept
 from coach.sources.runs.local_process import identify, state_of
+from coach.sources.runs.run_files import read_run
 from coach.workflows.launching.prepare import OTHER_RUNS_ROOT
 from coach.workflows.launching.refusals import explained, keep_question
 from coach.workflows.readonly import refuse_if_readonly
@@ -42,8 +43,9 @@ _ENDING_INTERVAL_S = 1.0
 _FORGOTTEN_WAIT_S = 30.0
 """Seconds that an exit.json may take to appear on a shared file system after Slurm has forgotten the job."""
 
-
 _TAKEN = {"launcher": None, "found_by": None}
+TORN = "torn-"
+"""Before the name of an incomplete checkpoint that a resumed run leaves out: no trainer takes it."""
 
 
 def make_ready(plan: Plan) -> None:
@@ -198,11 +200,13 @@ def note_job(paths: runs.RunPaths, job_id: str) -> tuple[str, ...]:
     return ()
 
 
-def start_again(run: Run, checkpoint: str, settings: Settings, env: Mapping[str, str], io: Io) -> Submitted:
-    """Start a run that has ended once more: its script and its trainer go on from the checkpoint. Raises
-    UserError if it is refused; record and logs are then as they were."""
+def start_again(
+    run: Run, checkpoint: str, torn: Iterable[str], settings: Settings, env: Mapping[str, str], io: Io
+) -> Submitted:
+    """Start a run that has ended once more: its script and its trainer go on from the checkpoint, and the
+    torn ones get another name. Raises UserError if it is refused; all files are then as they were."""
     paths = runs.RunPaths(run.run_dir)
-    with _told(run), _begun_again(run, checkpoint, io):
+    with _told(run), _begun_again(run, checkpoint, torn, io):
         if run.backend == "local":
             local.start(paths.run_dir, env)
             share.share(paths)
@@ -214,9 +218,10 @@ def start_again(run: Run, checkpoint: str, settings: Settings, env: Mapping[str,
 
 
 @contextlib.contextmanager
-def _begun_again(run: Run, checkpoint: str, io: Io) -> Iterator[None]:
-    """Make the record that of a waiting run, and mark the end of the earlier attempt in its logs. If the
-    block fails, both are as they were before; if sbatch does not answer, the job may be in the queue."""
+def _begun_again(run: Run, checkpoint: str, torn: Iterable[str], io: Io) -> Iterator[None]:
+    """Make the record that of a waiting run, set torn checkpoints aside, and mark the end of the earlier
+    attempt in the logs. If the block fails, all is as it was before; if sbatch does not answer or is
+    interrupted, the job may be in the queue. Of several processes that resume the run, one gets through."""
     paths = runs.RunPaths(run.run_dir)
     ends = (paths.exit_json, paths.exit_status, paths.verdict_json)
     attempt = {key: getattr(run, key) for key in ("job_id", "state", "started_time_s", "ended_time_s")}
@@ -231,20 +236,29 @@ def _begun_again(run: Run, checkpoint: str, io: Io) -> Iterator[None]:
         "attempts": attempts,
     }
     with contextlib.ExitStack() as undoing:
-        for path in (*ends, paths.run_json):
-            if path.exists():
-                text = runs.read_own(path).decode("utf-8", "surrogateescape")
-                undoing.callback(runs.write_atomic, path, text)
-        for log in (paths.stdout_log, paths.stderr_log):
-            with open(log, "a", encoding="utf-8") as file:
-                undoing.callback(os.truncate, log, file.tell())
-                file.write(f"coach: this is attempt {len(attempts) + 1} of job {run.run_id}\n")
-        runs.update_json(paths.run_json, record)
-        for path in ends:
-            path.unlink(missing_ok=True)
+        with runs.locked(paths.run_dir / "resume"):
+            if read_run(io, paths.run_dir).attempts != run.attempts:
+                raise UserError(f"{run.run_id}: it was resumed a moment ago")
+            for path in (*ends, paths.run_json):
+                if path.exists():
+                    text = runs.read_own(path).decode("utf-8", "surrogateescape")
+                    undoing.callback(runs.write_atomic, path, text)
+            for log in (paths.stdout_log, paths.stderr_log):
+                with open(log, "a", encoding="utf-8") as file:
+                    undoing.callback(os.truncate, log, file.tell())
+                    file.write(f"coach: this is attempt {len(attempts) + 1} of job {run.run_id}\n")
+            for path in map(Path, torn):
+                aside = path.with_name(TORN + path.name)
+                while os.path.lexists(aside):  # the same step was torn in an earlier attempt
+                    aside = path.with_name(TORN + aside.name)
+                path.rename(aside)
+                undoing.callback(aside.rename, path)
+            runs.update_json(paths.run_json, record)
+            for path in ends:
+                path.unlink(missing_ok=True)
         try:
             yield
-        except slurm.NoAnswer:
+        except (slurm.NoAnswer, KeyboardInterrupt):
             runs.update_json(paths.run_json, {"launcher": None})
             undoing.pop_all()
             raise

@@ -19,7 +19,7 @@ from coach.model.slurm.job_action import JobAction
 from coach.sources.runs.run_files import read_run
 from coach.sources.runs.run_list import read_listed_run
 from coach.workflows.launching.resume import perform_resume, plan_resume
-from coach.workflows.launching.start import submit
+from coach.workflows.launching.start import start_again, submit
 from tests.workflows.test_launching import World, queued
 
 FORGOTTEN = "exit 0"
@@ -116,13 +116,43 @@ def test_a_run_can_be_resumed_more_than_once(world: World) -> None:
 
 def test_a_refused_submission_leaves_record_and_logs_as_they_were(world: World) -> None:
     paths = ended_run(world)
-    checkpoint(paths, 40)
-    files = (paths.run_json, paths.exit_json, paths.verdict_json, paths.stdout_log, paths.stderr_log)
+    checkpoint(paths, 20)
+    torn = checkpoint(paths, 40, is_whole=False)
+    files = (paths.run_json, paths.exit_json, paths.verdict_json, paths.stdout_log, paths.stderr_log, torn)
     before = {path: path.read_bytes() for path in files}
     world.client("sbatch", "echo 'sbatch: error: Invalid qos specification' >&2; exit 1")
     with pytest.raises(UserError, match="Invalid qos specification"):
         resumed(world, paths.run_dir.name)
     assert {path: path.read_bytes() for path in files} == before
+    assert len(list(torn.parent.iterdir())) == 2
+
+
+def test_of_two_that_resume_a_run_at_once_one_starts_it(world: World) -> None:
+    paths = ended_run(world)
+    newest = checkpoint(paths, 40)
+    seen = read_run(world.io, paths.run_dir)  # the second one looked before the first one began
+    resumed(world, paths.run_dir.name)
+    record = runs.read_json(paths.run_json)
+    world.client("sbatch", "echo 24")
+    with pytest.raises(UserError, match="it was resumed a moment ago"):
+        start_again(seen, str(newest), (), world.settings, world.env, world.io)
+    assert runs.read_json(paths.run_json) == record
+
+
+def test_an_interrupted_submission_leaves_the_run_as_one_whose_job_may_wait(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = ended_run(world)
+    checkpoint(paths, 40)
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("coach.launch.submit.submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        resumed(world, paths.run_dir.name)
+    record = runs.read_json(paths.run_json)
+    assert (record["job_id"], record["state"], record["launcher"]) == (None, "PENDING", None)
 
 
 def test_a_submission_without_an_answer_keeps_a_run_whose_job_can_be_found(world: World) -> None:
@@ -149,6 +179,17 @@ def test_a_torn_checkpoint_is_set_aside_and_the_whole_one_before_it_is_taken(wor
         "step-00000020.pt",
         "torn-step-00000040.pt",
     ]
+
+
+def test_a_step_that_was_torn_before_is_set_aside_again(world: World) -> None:
+    paths = ended_run(world)
+    checkpoint(paths, 20)
+    torn = checkpoint(paths, 40, is_whole=False)
+    before = torn.with_name(f"torn-{torn.name}")
+    before.mkdir()
+    resumed(world, paths.run_dir.name)
+    assert before.is_dir()
+    assert torn.with_name(f"torn-torn-{torn.name}").is_file()
 
 
 def test_only_an_ended_run_of_mine_with_work_left_is_resumed(world: World) -> None:
