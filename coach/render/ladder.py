@@ -41,7 +41,7 @@ def ladder_lines(rows: Sequence[Climbed], title: str, width: int) -> list[Line]:
     """The table, then the verdict of each rung in whole. Of columns without room, the last are left out."""
     table = cells_of(rows)
     sizes = [max(map(display_width, column)) for column in zip(*table, strict=True)]
-    while sum(sizes) + 2 * len(sizes) > width:
+    while len(sizes) > 1 and sum(sizes) + 2 * len(sizes) > width:
         sizes.pop()
     texts = []
     for name, *cells in table:

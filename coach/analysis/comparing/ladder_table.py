@@ -142,7 +142,7 @@ def _answer(row: Climbed, figure: tuple[float, float], member: Member) -> str:
     if found is None or found.noise is None:
         return f"not comparable: {row.over_first.because or 'no ratio'}"
     least, most = figure
-    if found.value >= _FAR_ABOVE * most:
+    if found.value >= _FAR_ABOVE * most > 0:
         return f"reached: {found.value / most:.3g} × the figure"
     if found.value >= least:
         return "reached"

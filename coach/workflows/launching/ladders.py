@@ -7,6 +7,7 @@ right. The group that it launches is planned and submitted like a sweep (see swe
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -17,6 +18,7 @@ from coach.config import Settings
 from coach.launch import parameters
 from coach.launch.limits import check_limits
 from coach.launch.recipe import LADDERS, RANKS, WORLD_SIZE, Recipe, data_dir, recipe_of, resolve_parameters
+from coach.launch.sweep_values import MAX_RUNS
 from coach.model.errors import UserError
 from coach.model.launching.ladder import RUNG as RUNG
 from coach.model.launching.ladder import Ladder as Ladder
@@ -43,7 +45,7 @@ from coach.workflows.launching.recipes import find_recipe, launch_name_of
 _NAME = re.compile(r"[\w-]{1,32}", re.ASCII)
 _FIGURE = fulfilling(
     list_of(NUMBER),
-    lambda ends: len(ends) == 2 and 0 < ends[0] <= ends[1],
+    lambda ends: len(ends) == 2 and 0 < ends[0] <= ends[1] <= sys.float_info.max,
     "the least and the most of the document's figure: [1.5, 2]",
 )
 _RANKS = whole(1)
@@ -126,6 +128,10 @@ def runs_of_ladder(
         for name in (WORLD_SIZE, REPEATS)
     )
     named = str(said.pop(RUNG, ",".join(rung.name for rung in ladder.rungs))).split(",")
+    unknown = set(named) - {rung.name for rung in ladder.rungs}
+    if unknown:
+        hint = f"its rungs: {', '.join(rung.name for rung in ladder.rungs)}"
+        raise UserError(f"{ladder.name}: no such rung: {', '.join(sorted(unknown))}", hint)
     chosen = [rung for rung in ladder.rungs if rung.name in named]
     rungs: list[Rung] = []
     found: list[tuple[str, LaunchRequest]] = []
@@ -138,8 +144,9 @@ def runs_of_ladder(
             found += [(rung.name, run)] * (repeats or rung.repeats)
         rungs.append(replace(rung, why_not=why_fewer))
     if not found:
-        none = f"no such rung: {', '.join(named)}"
-        raise UserError(f"{ladder.name}: {next((rung.why_not for rung in rungs), none)}")
+        raise UserError(f"{ladder.name}: {rungs[0].why_not}")
+    if len(found) > MAX_RUNS:
+        raise UserError(f"{ladder.name}: {len(found)} runs: at most {MAX_RUNS} runs in one group")
     _refuse_unknown(said, [run for _, run in found])
     judged = replace(ladder, rungs=tuple(rungs))
     return [(name, replace(run, ladder=judged)) for name, run in found]
@@ -206,11 +213,13 @@ def _rung(file: TomlFile, name: str, table: Any, common: Mapping[str, Any], sett
         raise file.error(where, f"{where}: expected a name of letters, digits, _ and -")
     values = file.values(where, file.check(where, TABLE, table), RUNG_KEYS)
     recipe = _recipe(file, where, values["recipe"], settings)
-    chosen = {key: value for key, value in common.items() if key in recipe.parameters} | values["set"]
-    try:
-        resolve_parameters(recipe, chosen)
-    except UserError as error:
-        raise file.error(f"{where}.set", f"{where}.set: {error.message}", error.hint) from None
+    common = {key: value for key, value in common.items() if key in recipe.parameters}
+    chosen = {**common, **values["set"]}
+    for place, said in (("set", common), (f"{where}.set", chosen)):
+        try:
+            resolve_parameters(recipe, said)
+        except UserError as error:
+            raise file.error(place, f"{place}: {error.message}", error.hint) from None
     if values["min_ranks"] is not None and values["min_ranks"] > (values["ranks"] or 0):
         raise file.error(f"{where}.min_ranks", f"{where}.min_ranks: expected at most its ranks")
     if values["ratio"] and values["samples_per_s"]:

@@ -68,6 +68,12 @@ def test_a_rung_is_held_against_the_first_one_and_the_one_before() -> None:
     assert [row.gpu_hours for row in rows] == pytest.approx([0.1, 0.8, 0.1])
 
 
+def test_a_figure_of_nothing_is_reached_by_every_speed() -> None:
+    nothing = replace(DDP, ratio=(0.0, 0.0))
+    row = climbed(trial(FIRST, 1100), trial(nothing, 7150), rungs=(FIRST, nothing))
+    assert row.verdict == "reached"
+
+
 @pytest.mark.parametrize(
     ("tried", "verdict"),
     [

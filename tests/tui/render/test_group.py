@@ -146,3 +146,10 @@ def test_a_ladder_shows_its_rungs_and_below_each_verdict_in_whole(width: int) ->
     assert "baseline reached (slides, demo 1)" in text
     assert "ddp cannot be tested here: asks 8 GPUs, partition gpu has 2 GPUs per node" in text
     assert "\x1b" not in text
+
+
+def test_a_ladder_on_a_screen_narrower_than_a_name_keeps_the_names() -> None:
+    name = "a_rung_with_a_name_as_long_as_one"
+    rows = ladder_table(Ladder("demos", "", (Rung(name, "baseline"),)), [])
+    shown = [plain(row) for row in ladder_lines(rows, "The demos", 30)]
+    assert shown[3].strip() == name

@@ -96,6 +96,7 @@ def test_a_user_s_ladder_lies_beside_their_recipes_and_is_no_recipe(settings: Se
             ":16: rungs.many.ratio = [7, 6]: expected the least and the most",
         ),
         ("ratio = [6, 7]", "ratio = 6", ":16: rungs.many.ratio = 6: expected the least and the most"),
+        ("ratio = [6, 7]", "ratio = [6, inf]", ":16: rungs.many.ratio = [6, inf]: expected the least"),
         ("ratio =", "ration =", ":16: unknown key rungs.many.ration | did you mean ratio?"),
         ("ranks = 8", "ranks = 1", ":15: rungs.many.min_ranks: expected at most its ranks"),
         ('recipe = "ddp"', 'recipe = "scale"', ":13: rungs.many.recipe = 'scale': it is a sweep"),
@@ -103,7 +104,7 @@ def test_a_user_s_ladder_lies_beside_their_recipes_and_is_no_recipe(settings: Se
         (
             "max_steps = 20",
             'max_steps = "x"',
-            "rungs.one.set: --set max_steps = 'x': expected a whole number",
+            ":4: set: --set max_steps = 'x': expected a whole number",
         ),
         ("source =", "ratio = [1, 2]\nsource =", ":10: rungs.one: both ratio and samples_per_s"),
         ("[rungs.one]", '[rungs."o ne"]', "rungs.o ne: expected a name of letters, digits, _ and -"),
@@ -172,6 +173,8 @@ def test_a_launch_chooses_rungs_repeats_and_parameters(world: World, settings: S
     for said, words in (
         ({"widht": "8"}, "no rung of the ladder has this parameter"),
         ({"rung": "ranks_3"}, "scaling: no such rung: ranks_3"),
+        ({"rung": "ranks_1,rank_2"}, "scaling: no such rung: rank_2"),
+        ({"repeats": "20"}, "scaling: 40 runs: at most 32 runs in one group"),
         ({"repeats": "many"}, "--set repeats = 'many': expected a whole number"),
         ({"rung": "ranks_8"}, "asks 8 ranks, this machine has 2 CPUs per node"),
     ):
