@@ -15,7 +15,7 @@ from coach.cli.cluster import backend_of
 from coach.cli.launch import launch
 from coach.cli.launch_request import add_environment, add_resources, add_ways, request_of
 from coach.cli.reading_io import slurm_io
-from coach.cli.text import FORMATS, print_json, print_line, print_table, printable, say
+from coach.cli.text import FORMATS, csv_cell, print_json, print_line, print_table, say
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.render.ladder import cells_of, rung_object, verdict_of
@@ -106,7 +106,8 @@ def _print(rows: Sequence[Climbed], names: Mapping[str, str], format_: str) -> N
         writer = csv.DictWriter(sys.stdout, rungs[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(
-            {key: printable(str(value)) if value else value for key, value in each.items()} for each in rungs
+            {key: csv_cell(value) if isinstance(value, str) else value for key, value in each.items()}
+            for each in rungs
         )
     elif format_ == "markdown":
         told = [(*row, verdict) for row, verdict in zip(cells, verdicts, strict=True)]

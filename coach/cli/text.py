@@ -75,6 +75,12 @@ def print_line(text: str, out: TextIO | None = None) -> None:
     print(printable(text), file=out)
 
 
+def csv_cell(text: str) -> str:
+    """Text of other people without control characters, and never a formula to a spreadsheet."""
+    safe = printable(text)
+    return f"'{safe}" if safe.startswith(("=", "+", "-", "@")) else safe
+
+
 def say(line: str) -> None:
     """Print a note on standard error."""
     print_line(f"coach: {line}", sys.stderr)

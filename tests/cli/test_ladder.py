@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -27,7 +28,9 @@ def climb(world: World, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
 @pytest.fixture
 def run_id(world: World) -> str:
     """The first run of a ladder that waits in the queue."""
-    planned = planned_ladder(world, get_ladder("demos", world.settings), partition="gpu", gpus_per_node=0)
+    demos = get_ladder("demos", world.settings)
+    ladder = replace(demos, rungs=(replace(demos.rungs[0], source="=cmd\x1b[31m"), *demos.rungs[1:]))
+    planned = planned_ladder(world, ladder, partition="gpu", gpus_per_node=0)
     return submit(planned, world.settings, world.env, world.io)[0].run_id
 
 
@@ -53,6 +56,7 @@ def test_the_table_is_printed_again_in_each_form(
     assert text[-1].split()[:2] == ["combined", "pending"]
     rows = list(csv.DictReader(printed("csv").splitlines()))
     assert [(row["name"], row["samples_per_s"], row["verdict"]) for row in rows][1] == ("ddp", "", "pending")
+    assert rows[0]["source"] == "'=cmd␛[31m"
     assert json.loads(printed("json"))["rungs"][1]["stated"] == "6–7 ×"
     assert printed("markdown").splitlines()[:2] == ["| RUNG | STATED | VERDICT |", "| --- | --- | --- |"]
 

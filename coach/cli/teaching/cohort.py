@@ -21,7 +21,7 @@ from coach.analysis.teaching.cohort_standing import (
     verdict_words,
     waiting_long,
 )
-from coach.cli.text import fields_of, print_json, print_line, print_table, printable
+from coach.cli.text import csv_cell, fields_of, print_json, print_line, print_table
 from coach.config import Settings
 from coach.model.teaching.cohort import Cohort, Count, Person, Summary
 from coach.workflows.teaching.cohort import read_cohort
@@ -130,11 +130,11 @@ def _print_csv(cohort: Cohort) -> None:
     titles = [[f"drill {thing}"] if drill else [thing, f"{thing} samples/s"] for drill, thing in keys]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["user", *map(_as_cell, chain.from_iterable(titles))])
+    writer.writerow(["user", *map(csv_cell, chain.from_iterable(titles))])
     for person in cohort.people:
         best = {(run.is_drill, run.thing): person.best_of(run) for run in person.runs}
         cells = chain.from_iterable(_cells(best.get(key), is_drill=key[0]) for key in keys)
-        writer.writerow([_as_cell(person.user), *map(_as_cell, cells)])
+        writer.writerow([csv_cell(person.user), *map(csv_cell, cells)])
     for line in out.getvalue().splitlines():
         print_line(line)
 
@@ -146,12 +146,6 @@ def _cells(best: Summary | None, *, is_drill: bool) -> tuple[str, ...]:
     result = best_words(best) or f"{best.state or 'unknown'} {best.code or ''}".strip()
     rate = "" if best.samples_per_s is None else f"{best.samples_per_s:.6g}"
     return (result,) if is_drill else (result, rate)
-
-
-def _as_cell(text: str) -> str:
-    """Text of other people without control characters, and never a formula to a spreadsheet."""
-    safe = printable(text)
-    return f"'{safe}" if safe.startswith(("=", "+", "-", "@")) else safe
 
 
 def _rate(samples_per_s: float) -> str:
