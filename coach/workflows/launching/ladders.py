@@ -104,11 +104,13 @@ def get_ladder(name: str, settings: Settings) -> Ladder:
 
 
 def ladder_with(recipe: str, settings: Settings) -> Ladder:
-    """The first ladder with a rung of this recipe (its name in a launch), else the first one."""
+    """The first ladder with a rung of this recipe (its name in a launch). Raises UserError without one."""
     ladders, problems = find_ladders(settings)
-    if not ladders:
-        raise problems[0] if problems else UserError("there is no ladder")
-    return next((each for each in ladders if recipe in (rung.recipe for rung in each.rungs)), ladders[0])
+    for ladder in ladders:
+        if any(rung.recipe == recipe for rung in ladder.rungs):
+            return ladder
+    names = ", ".join(each.name for each in ladders)
+    raise problems[0] if problems else UserError(f"no ladder has {recipe} as a rung", f"ladders: {names}")
 
 
 def request_of_ladder(ladder: Ladder, request: LaunchRequest) -> LaunchRequest:

@@ -77,6 +77,8 @@ def test_a_user_s_ladder_lies_beside_their_recipes_and_is_no_recipe(settings: Se
     recipes, more = find_recipes(more=settings.recipe_paths)
     assert (len(recipes), more) == (len(shipped_recipes()), ())
     assert ladder_with("tf32", settings).name == "precision"
+    with pytest.raises(UserError, match="no ladder has gpt as a rung"):
+        ladder_with("gpt", settings)
     with pytest.raises(UserError, match="unknown ladder 'mine2'") as error:
         get_ladder("mine2", settings)
     assert error.value.hint == "did you mean mine?"
