@@ -61,6 +61,8 @@ def _find(
         raise UserError(f"{target}: no run of coach on this cluster", "`coach runs` lists the runs")
     if run.why_not_mine is not None:
         raise UserError(f"{run.why_not_mine}: coach starts nothing from the run {run.run_id}")
+    if run.drill is not None:
+        refuse_if_readonly(settings, "resumes no drill", Switch.DRILLS)
     again = f"`coach resubmit {run.run_id}` launches it again, as a new run"
     try:
         known = read_known_run(Path(run.run_dir), settings, io, user_name())

@@ -11,6 +11,7 @@ import pytest
 
 from coach import runs
 from coach.analysis.jobs.named_run import run_or_job
+from coach.config import Switch
 from coach.launch import local
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Submitted
@@ -217,6 +218,14 @@ def test_only_an_ended_run_of_mine_with_work_left_is_resumed(world: World) -> No
     assert planned(world, run_id).commands
     paths.job_script.unlink()
     assert "no batch script" in why_refused(world, run_id)
+
+
+def test_a_drill_that_the_site_switched_off_is_not_resumed(world: World) -> None:
+    paths = ended_run(world, drill="idle_hands")
+    checkpoint(paths, 40)
+    assert planned(world, paths.run_dir.name).commands
+    world.settings = replace(world.settings, switched_off=frozenset({Switch.DRILLS}))
+    assert "coach resumes no drill: " in why_refused(world, paths.run_dir.name)
 
 
 def test_a_completed_run_has_nothing_left_to_do(world: World) -> None:
