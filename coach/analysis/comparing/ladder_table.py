@@ -71,11 +71,11 @@ def ladder_table(ladder: Ladder, trials: Sequence[Trial]) -> tuple[Climbed, ...]
     for rung in ladder.rungs:
         own = [trial for trial in trials if trial[1].value == rung.name]
         measured = _together([member.measured for _, member in own])
-        is_measured = measured.throughput is not None and measured.throughput.noise is not None
-        first = first or (measured if is_measured else None)
-        row = _row(rung, own, measured, first or measured, before or measured)
+        first = first or measured  # a document's ratio is one over the first rung, never over another
+        row = _row(rung, own, measured, first, before or measured)
         rows.append(replace(row, verdict=_verdict(ladder, row, own)))
-        before = measured if is_measured else before
+        if measured.throughput is not None and measured.throughput.noise is not None:
+            before = measured
     return tuple(rows)
 
 

@@ -134,10 +134,13 @@ def runs_of_ladder(
     if unknown:
         hint = f"its rungs: {', '.join(rung.name for rung in ladder.rungs)}"
         raise UserError(f"{ladder.name}: no such rung: {', '.join(sorted(unknown))}", hint)
-    chosen = [rung for rung in ladder.rungs if rung.name in named]
     rungs: list[Rung] = []
     found: list[tuple[str, LaunchRequest]] = []
-    for rung in chosen:
+    for rung in ladder.rungs:
+        if rung.name not in named:
+            if not rungs:  # the others are compared with the first one
+                rungs.append(replace(rung, why_not="--set rung leaves it out"))
+            continue
         try:
             run, why_fewer = _of_rung(rung, replace(request, set=said), most, place, settings)
         except UserError as error:
@@ -146,7 +149,7 @@ def runs_of_ladder(
             found += [(rung.name, run)] * (repeats or rung.repeats)
         rungs.append(replace(rung, why_not=why_fewer))
     if not found:
-        raise UserError(f"{ladder.name}: {rungs[0].why_not}")
+        raise UserError(f"{ladder.name}: {rungs[-1].why_not}")
     if len(found) > MAX_RUNS:
         raise UserError(f"{ladder.name}: {len(found)} runs: at most {MAX_RUNS} runs in one group")
     _refuse_unknown(said, [run for _, run in found])

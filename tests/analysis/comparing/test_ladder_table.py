@@ -68,6 +68,14 @@ def test_a_rung_is_held_against_the_first_one_and_the_one_before() -> None:
     assert [row.gpu_hours for row in rows] == pytest.approx([0.1, 0.8, 0.1])
 
 
+@pytest.mark.parametrize("first", [(), (trial(FIRST, None, state="FAILED"),)])
+def test_without_the_first_rung_no_ratio_is_reached_or_missed(first: tuple[Trial, ...]) -> None:
+    amp = Rung("amp", "amp", ratio=(1.5, 2))
+    row = climbed(*first, trial(DDP, 7150), trial(amp, 1760), rungs=(FIRST, DDP, amp))
+    assert row.verdict == "not comparable: the speed of the first run was not measured"
+    assert (row.over_first.ratio, row.over_previous.ratio is not None) == (None, True)
+
+
 def test_a_figure_of_nothing_is_reached_by_every_speed() -> None:
     nothing = replace(DDP, ratio=(0.0, 0.0))
     row = climbed(trial(FIRST, 1100), trial(nothing, 7150), rungs=(FIRST, nothing))

@@ -172,6 +172,13 @@ def test_a_launch_chooses_rungs_repeats_and_parameters(world: World, settings: S
     assert names(chosen) == ["ranks_1"] * 3
     assert len({each.run_id for each in (chosen, *chosen.others)}) == 3
     assert {each.parameters["width"] for each in (chosen, *chosen.others)} == {8}
+    alone = climb(world, ladder, MACHINE, set={"rung": "ranks_2"})
+    assert names(alone) == ["ranks_2"]
+    rungs = alone.run_json["ladder"]["rungs"]
+    assert [(rung["name"], rung["why_not"]) for rung in rungs] == [
+        ("ranks_1", "--set rung leaves it out"),
+        ("ranks_2", None),
+    ]
     for said, words in (
         ({"widht": "8"}, "no rung of the ladder has this parameter"),
         ({"rung": "ranks_3"}, "scaling: no such rung: ranks_3"),
