@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from string import ascii_lowercase
+from types import MappingProxyType
 from typing import Any
 
 from coach.analysis.spelling.environment import spelt_environment
@@ -486,10 +487,20 @@ def is_lockable(name: str) -> bool:
 
 
 _MAX_KEYS = 12
+_REMOVED = MappingProxyType(
+    {
+        "telemetry": "`coach attach` measures by a job step alone; remove the table",
+        "idle_gpus": "notify.command runs at each finding, as for idle GPUs; remove the table",
+        "switches.idle_command": "no config names such a command any more; remove the switch",
+    }
+)
+"""Keys and tables of earlier versions → what to do about one."""
 
 
 def unknown_key(name: str, place: str, is_site: bool) -> UserError:
     """The error for a key that does not exist; it names the nearest key that does."""
+    if name in _REMOVED:
+        return UserError(f"{place}: the key {name} was removed", _REMOVED[name])
     known = [key.name for key in KEYS.values() if is_site or not key.is_site_only]
     table, dot, last = name.rpartition(".")
     siblings = {key.rpartition(".")[2]: key for key in known if dot and key.startswith(f"{table}.")}

@@ -45,6 +45,8 @@ def test_launch_defaults_are_read_by_their_command_line_names(tmp_path: Path) ->
         ("[launch]\n\nnodes = 'two'", 3, "launch.nodes = 'two': expected a whole number"),
         ("[launch]\nnodes = true", 2, "expected a whole number"),
         ("[launch]\nacount = 'x'", 2, "unknown key launch.acount"),
+        ("[telemetry]\nssh = true", 1, "the key telemetry was removed"),
+        ("[idle_gpus]\ncommand = 'x'", 1, "the key idle_gpus was removed"),
         ("[launch]\nbackend = 'pbs'", 2, "expected one of auto, slurm, local"),
         ("[poll]\njobs_interval_s = 0.1", 2, "at least 2"),
         ("[poll]\njobs_interval_s = nan", 2, "at least 2"),

@@ -104,6 +104,7 @@ def test_a_user_sees_only_the_first_mistake_of_a_broken_site_file(place: Place) 
         ('[launch]\nsetup = ["a\\nb"]\n', 2, "expected a string without control characters"),
         ('runs_root = "runs"\n', 1, "expected a path from the root"),
         ("wurst = 1\n", 1, "unknown key wurst"),
+        ("[switches]\nidle_command = false\n", 2, "the key switches.idle_command was removed"),
         ('[advice.MEM001]\ntext = "x"\nlink = "y"\n', 3, "unknown key advice.MEM001.link"),
         ('[launch]\nenvironment = "vnev=/x"\n', 2, "unknown kind of environment 'vnev'"),
     ],
