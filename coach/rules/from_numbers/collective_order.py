@@ -154,12 +154,13 @@ def _otherwise(of_rank: Mapping[int, FlightRecord]) -> _Found | None:
         said = {rank: _said(numbers[number]) for rank, numbers in calls.items()}
         counts = Counter(said.values())
         if len(counts) > 1:
-            (common, most), *_, (_, fewest) = counts.most_common()
-            if most == fewest:  # each call was made by as many ranks: nothing tells which was wrong
+            (common, most), (_, second), *_ = counts.most_common()
+            if most == second:  # no call is that of most ranks: nothing tells which was wrong
                 each = ", ".join(f"rank {rank} called {words}" for rank, words in sorted(said.items())[:8])
                 return tuple(sorted(said)), f"did not make the same call: {each}", True
             ranks = tuple(sorted(rank for rank, words in said.items() if words != common))
-            return ranks, f"called {said[ranks[0]]} as number {number} where the others called {common}", True
+            calls_of_them = " or ".join(list(dict.fromkeys(said[rank] for rank in ranks))[:_MAX_SHOWN])
+            return ranks, f"called {calls_of_them} as number {number} where the others called {common}", True
     return None
 
 

@@ -76,6 +76,24 @@ def test_the_rank_that_brought_another_shape_is_named() -> None:
     assert "gloo:all_reduce of 8" in odd.how
 
 
+@pytest.mark.parametrize(
+    ("sizes", "ranks", "words"),
+    [
+        ((4, 4, 4, 8, 9), (3, 4), "called gloo:all_reduce of 8 or gloo:all_reduce of 9 as number 4 where "),
+        ((4, 4, 8, 8, 9), (0, 1, 2, 3, 4), "did not make the same call: rank 0 called gloo:all_reduce of 4"),
+    ],
+)
+def test_of_three_different_calls_the_odd_ones_are_those_that_fewer_ranks_made(
+    sizes: tuple[int, ...], ranks: tuple[int, ...], words: str
+) -> None:
+    first = records_of("operation")[0]
+    calls = [(*first.calls[:-1], Call(4, "gloo:all_reduce", ((size,),))) for size in sizes]
+    odd = odd_ranks(replace(first, rank=rank, calls=of_rank) for rank, of_rank in enumerate(calls))
+    assert odd is not None
+    assert (odd.ranks, odd.is_mismatch) == (ranks, True)
+    assert odd.how.startswith(words)
+
+
 def test_the_rank_that_left_no_dump_is_named_where_the_others_agree() -> None:
     first = records_of("operation")[0]
     odd = odd_ranks([first, replace(first, rank=2)])
