@@ -197,5 +197,5 @@ def _of_job(text: str, lines: Sequence[str], target: str) -> Pasted | None:
         return None
     which = f" (the first of {len(records)})" if len(records) > 1 else ""
     words = f"taken for Slurm's record of job {jobs[0].job_id}{which}: its log was not read"
-    # Without its user: whatever cluster it is of, nobody here acts on it.
-    return Pasted(words, JobRow(target, replace(jobs[0], user="")))
+    # Without its user and number: whatever cluster it is of, nobody here acts on it.
+    return Pasted(words, JobRow(target, replace(jobs[0], user="", raw_job_id=None)))

@@ -183,6 +183,12 @@ def test_a_job_s_record_is_judged_by_state_and_reason_and_slurm_is_not_asked(
     assert not (tmp_path / "asked").exists()
 
 
+def test_no_step_in_a_pasted_job_is_advised(check: Check) -> None:
+    done = check(JOB)
+    assert "RUNNING" in done.stdout
+    assert "coach attach" not in done.stdout
+
+
 def test_a_pasted_job_is_not_remembered_as_an_own_one(check: Check, tmp_path: Path) -> None:
     check(OUT_OF_MEMORY)
     kept = [
