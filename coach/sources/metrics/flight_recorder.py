@@ -80,6 +80,8 @@ class FlightRecorderSource:
             self._stacks[path] = stack
             num_bad += records is None and stack is None
         num_left_out, is_caught_up = len(newest) - len(paths), len(changed) <= _AT_ONCE
+        # Each look asks the file system about every dump.
+        self.interval_s = INTERVAL_S * (1 + len(paths) // _AT_ONCE if is_caught_up else 1)
         found = tuple(self._of_one_stop(paths, is_whole=is_caught_up and not num_left_out))
         now_s = self._io.now()
         stacks = tuple(stack for path in paths if (stack := self._stacks.get(path)) is not None)

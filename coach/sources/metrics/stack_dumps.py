@@ -22,6 +22,8 @@ PY_SPY_DUMP = re.compile(
     re.IGNORECASE,
 )
 """Names of a file for the stacks of one rank: `pyspy_rank3.txt`, `rank_3.py-spy.log`."""
+_MAX_BYTES = 1 << 20
+"""Of the text of one process, which has a few kB."""
 _PROCESS_LINE = re.compile(r"Process (\d{1,9}): ")
 _FRAME_LINE = re.compile(r"^    (\S.{0,200}) \((.{1,500}?)(?::(\d{1,8}))?\)$")
 """Lines of `py-spy dump` (py-spy/src/dump.rs): `    barrier (torch/distributed/distributed_c10d.py:3675)`."""
@@ -34,7 +36,8 @@ _INSTALLED = re.compile(
 
 def parse_py_spy(data: bytes, path: Path, taken_s: float) -> RankStack | None:
     """The stack of the rank that the file's name tells; None if the data are no text of `py-spy dump`."""
-    named, text_ = PY_SPY_DUMP.search(path.name), data.decode("utf-8", "replace")
+    named = PY_SPY_DUMP.search(path.name)
+    text_ = data[:_MAX_BYTES].decode("utf-8", "replace") if named is not None else ""
     process = _PROCESS_LINE.search(text_)
     if named is None or process is None:
         return None

@@ -13,6 +13,7 @@ from coach.model.reading import FlightRecords
 from coach.model.training.flight import Call
 from coach.sources.io import SystemIo
 from coach.sources.metrics.flight_recorder import FlightRecorderSource, parse_dump
+from coach.sources.metrics.stack_dumps import parse_py_spy
 
 DUMPS = Path(__file__).parents[2] / "fixtures" / "flight"
 
@@ -169,6 +170,25 @@ def test_where_dumps_are_left_out_no_rank_is_known_to_have_written_none(
         assert {record.members for record in reading.payload.records} == {members}
         assert [record.rank for record in reading.payload.records] == [*range(num_left_out, len(files))]
         assert reading.payload.num_left_out == num_left_out
+
+
+def test_many_dumps_are_looked_at_less_often_once_they_are_read(tmp_path: Path) -> None:
+    for num_ranks, intervals in ((60, [10.0, 10.0]), (150, [10.0, 10.0, 30.0])):
+        paths = dumps_of(tmp_path, num_ranks)
+        source = FlightRecorderSource(SystemIo(os.environ), "17", lambda paths=paths: paths)
+        found = []
+        for _ in intervals:
+            list(source.poll())
+            found.append(source.interval_s)
+        assert found == intervals
+
+
+def test_a_forged_py_spy_dump_is_read_in_part() -> None:
+    head = b'Process 7: python\nThread 7 (idle): "MainThread"\n'
+    frame = b"    f (a.py:1)\n"
+    stack = parse_py_spy(head + frame * 200_000, Path("pyspy_rank3.txt"), 5.0)
+    assert stack is not None
+    assert (stack.rank, len(stack.frames)) == (3, ((1 << 20) - len(head)) // len(frame))
 
 
 def test_many_dumps_are_read_in_several_polls_and_equal_calls_are_kept_once(tmp_path: Path) -> None:
