@@ -50,7 +50,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if not is_confirmed(" && ".join(action.commands), args.yes, action.notes):
         say("nothing was started in the job")
         return 1
-    begin_attach(action, settings)
+    begin_attach(settings)
     printer = _Printer(args.format == "json")
     (stream,) = streams(action, args.target, os.environ)
     return _follow(stream, printer)

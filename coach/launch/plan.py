@@ -47,7 +47,7 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
     """Check everything and render the script. Raises UserError for the first problem."""
     if request.max_restarts is None:
         request = replace(request, max_restarts=recipe.max_restarts)
-    check_texts(request, site.backend)
+    check_texts(request)
     check_environment(facts.environment)
     source = text_of(recipe) if request.until_done is not None else None
     request = replace(request, resume_with=check_long(request, recipe.own, site.backend, source))

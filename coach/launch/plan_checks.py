@@ -68,7 +68,7 @@ def check_run_dir(run_dir: str) -> None:
         )
 
 
-def check_texts(request: LaunchRequest, backend: str) -> None:
+def check_texts(request: LaunchRequest) -> None:
     """Raise UserError for the first text that cannot be shown, or that sbatch would read differently."""
     if request.max_restarts is not None and not 0 <= request.max_restarts <= MAX_RESTARTS:
         raise UserError(f"--max-restarts {request.max_restarts}: must be 0 to {MAX_RESTARTS}")

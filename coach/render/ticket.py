@@ -72,8 +72,8 @@ def _title(told: Mapping[str, Any]) -> str:
     return what + (f": {state}" if PLAIN_WORD.fullmatch(state) and "_" not in state else "")
 
 
-def _section(title: str, lines: Iterable[str], language: str = "text") -> Iterator[str]:
-    yield from ("", f"## {title}", "", *fenced(lines, language))
+def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
+    yield from ("", f"## {title}", "", *fenced(lines, "text"))
 
 
 def _pairs(values: Mapping[str, Any]) -> list[str]:

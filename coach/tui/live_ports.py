@@ -338,7 +338,7 @@ class LiveJobActions:
 
     def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
         """The sources by which `Session.attach` follows `target`. It starts nothing."""
-        attach.begin_attach(action, self._reach.settings)
+        attach.begin_attach(self._reach.settings)
         self._reach.charge(sum(cost_of(step.argv) for step in action.steps))
         return attach.streams(action, target, self._reach.env)
 

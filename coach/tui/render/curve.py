@@ -21,14 +21,13 @@ def curve_lines(
     height: int,
     unit: str = "",
     starts_at_zero: bool = False,
-    note: str = "",
     counted_by: str = "step",
 ) -> list[Line]:
-    """A curve in `width` × `height` cells, with the newest value and a note in the title, and the range at
-    the left edge. `counted_by`: the word for the numbers of the points."""
+    """A curve in `width` × `height` cells, with the newest value in the title, and the range at the left edge.
+    `counted_by`: the word for the numbers of the points."""
     known = [(x, y) for x, y in points if y is not None]
     scale = scale_of([y for _, y in known], from_zero=starts_at_zero)
-    rows: list[Line] = [_heading(title, known, width, (unit, note, counted_by))]
+    rows: list[Line] = [_heading(title, known, width, unit, counted_by)]
     if scale is None:
         rows.append(line(muted("   no value yet" if not known else "   no finite value")))
         return rows + [() for _ in range(height - 2)]
@@ -51,11 +50,10 @@ def curve_lines(
 
 
 def _heading(
-    title: str, known: Sequence[tuple[float, float]], width: int, words: tuple[str, str, str]
+    title: str, known: Sequence[tuple[float, float]], width: int, unit: str, counted_by: str
 ) -> Line:
     """The title with the newest value, and the step from which values are not finite. If the newest one is
-    finite again: the last step that was not. `words`: its unit, a note, and the word for a step."""
-    unit, note, counted_by = words
+    finite again: the last step that was not."""
     newest = known[-1][1] if known else None
     is_broken = newest is not None and not math.isfinite(newest)
     heading = [muted("─ "), strong(f"{title} "), Span(number(newest), "critical" if is_broken else "")]
@@ -67,8 +65,6 @@ def _heading(
         heading.append(Span(f"  ✖ not finite from {counted_by} {first:.0f}", "critical"))
     elif lost:
         heading.append(Span(f"  ▲ not finite at {counted_by} {lost[-1]:.0f}", "warning"))
-    if note:
-        heading.append(muted(f"  {note}"))
     heading.append(muted(" " + "─" * width))
     return crop(tuple(heading), width)
 

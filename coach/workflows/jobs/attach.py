@@ -64,7 +64,7 @@ def plan_attach(
     )
 
 
-def begin_attach(action: JobAction, settings: Settings) -> None:
+def begin_attach(settings: Settings) -> None:
     """Copy the sampler's code to a place that the nodes see. Raises UserError."""
     files = snapshot_files()
     try:

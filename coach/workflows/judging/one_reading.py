@@ -79,7 +79,7 @@ def read_once(
     elif queue is not None:
         monitor.apply(Reading("jobs", io.now(), 0.0, queue))
     elif is_queue_asked and target.kind in (TargetKind.RUN, TargetKind.JOB):
-        for reading in jobs_source(io, queue_of(target, backend, io), settings, user).poll():
+        for reading in jobs_source(io, queue_of(target, backend), settings, user).poll():
             if isinstance(reading.payload, JobList):
                 told = _as_ended(reading.payload, ended_as)
                 paths.learn(told.jobs)

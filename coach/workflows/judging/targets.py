@@ -331,7 +331,7 @@ def local_queue(settings: Settings, io: Io, user: str) -> LocalClusterSource:
     return LocalClusterSource(io, settings.runs_root, user, known_ends=index.ends)
 
 
-def queue_of(target: Target, backend: str, io: Io) -> str:
+def queue_of(target: Target, backend: str) -> str:
     """The queue to ask about the target: a run of this machine is not in Slurm's queue, even if there is a
     Slurm."""
     if backend == "local" or target.kind is not TargetKind.RUN or target.path is None:

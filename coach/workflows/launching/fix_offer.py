@@ -54,9 +54,9 @@ class Remedy:
     request: LaunchRequest
 
 
-def remedies(run: Run, findings: Iterable[Finding], recipe: Recipe | None = None) -> tuple[Remedy, ...]:
+def remedies(run: Run, findings: Iterable[Finding]) -> tuple[Remedy, ...]:
     """The fixes made of typed changes that this recipe knows, in the order of the findings."""
-    recipe = recipe or recipe_of_run(run)
+    recipe = recipe_of_run(run)
     found: list[Remedy] = []
     for finding in findings:
         for fix in finding.launch_fixes:

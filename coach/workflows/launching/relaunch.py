@@ -50,9 +50,7 @@ def recipe_of_run(run: Run) -> Recipe:
     return recipe_of(request_from(run))
 
 
-def request_for_fix(
-    run: Run, fix: Fix, rule: str, recipe: Recipe | None = None, resume_from: str | None = None
-) -> LaunchRequest:
+def request_for_fix(run: Run, fix: Fix, rule: str, recipe: Recipe | None = None) -> LaunchRequest:
     """The run's own request with the fix's changes. `recipe` is the run's recipe, if it is already loaded.
 
     Raises UserError for a change that this recipe does not know.
@@ -83,7 +81,7 @@ def request_for_fix(
         exclude=_text(changes, "exclude", base.exclude),
         parent_run_id=run.run_id,
         fix=AppliedFix(rule, fix.title, fix.changes),
-        resume_from=resume_from,
+        resume_from=None,
     )
 
 

@@ -43,7 +43,7 @@ def test_the_question_shows_the_whole_command_its_cost_and_the_memory_left(world
     assert "one job step and one row in the accounting" in action.notes[0]
     assert action.notes[1].startswith("500 MiB of the job's 600 are left at least")
     assert not world.settings.runs_root.exists()
-    begin_attach(action, world.settings)
+    begin_attach(world.settings)
     assert Path(action.steps[0].argv[-3], "sample.py").exists()
 
 
