@@ -190,7 +190,7 @@ def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]
     """The verdict on a target without a finding, and its ground.
 
     Healthy needs a loss or an accuracy that moves as it should over enough steps, or, where none is known, an
-    end without an error in the log.
+    end without an error in the log. The words of a log that tells only its speed are no such end.
     """
     if snapshot.state in ("PENDING", "CONFIGURING"):
         return Verdict.TOO_EARLY, "it has not started"
@@ -207,6 +207,9 @@ def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]
     if course and not are_adversaries(snapshot):
         return _health_by(course, accuracies(snapshot, history))
     if _has_ended_well(snapshot):
+        newest = [history.steps(rank)[-1] for rank in history.ranks if snapshot.state is None]
+        if any((step.samples_per_s or step.step_time_s) and step.data_time_s is None for step in newest):
+            return Verdict.UNKNOWN, "its log tells its speed, not its loss or its waits for data"
         return Verdict.HEALTHY, "it ended well, without an error in its log; its loss is not known"
     if course:
         return Verdict.UNKNOWN, "its losses compete, so they do not show how it goes"

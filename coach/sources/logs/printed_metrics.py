@@ -21,6 +21,7 @@ from coach.sources.logs.printed_numbers import (
     ANEW,
     FUNCTION_WORDS,
     LOSS_WORDS,
+    SPEED_WORDS,
     LineNumbers,
     training_loss_of,
 )
@@ -52,7 +53,7 @@ _HEADING = re.compile(
 )
 """The line above the numbers of an epoch or a step: `Epoch 1/5` (Keras), `2025-11-19 00:07:35.259727: Epoch
 72` (nnU-Net), `[batch=12/500]:` (Composer)."""
-_BELOW_HEADING = re.compile(rb"[\d-]{10} [\d:.]{8,15}: (?:train|val)_loss |\s{1,9}Train loss/")
+_BELOW_HEADING = re.compile(rb"[\d-]{10} [\d:.]{8,15}: (?:train|val)_loss |\s{1,9}Train (?:loss|throughput)/")
 """A line of nnU-Net or Composer."""
 _HEADED = re.compile(rb"\s{0,9}(?P<n>\d{1,9})/(?P<total>\d{1,9}) ")
 _ENDS = re.compile(rb"[\r\n]+")
@@ -180,16 +181,18 @@ class PrintedNumbers:
         return self._num_read >= _MANY_LINES and self.has_loss
 
     def _named(self, lines: list[bytes]) -> list[bytes]:
-        """The lines that may name a loss."""
+        """The lines that may name a loss; as long as none is known, also those that may name a speed."""
         named: list[bytes] = []
+        is_open = not self.has_loss
         for line in lines:
-            if LOSS_WORDS.search(line):
+            if LOSS_WORDS.search(line) or (is_open and SPEED_WORDS.search(line)):
                 named += self._with_heading(line) if self._heading else (line,)
             elif (heading := _HEADING.fullmatch(line)) is not None:
                 self._heading, self._last_bar = heading[1], (0, 0)
-        if named or any(curve.has_plain_loss for curve in self._curves.values()):
+        if any(map(LOSS_WORDS.search, named)) or any(curve.has_plain_loss for curve in self._curves.values()):
             return named
-        return [line for line in lines if FUNCTION_WORDS.search(line)]
+        by_function = [line for line in lines if FUNCTION_WORDS.search(line)]
+        return by_function + [line for line in named if not FUNCTION_WORDS.search(line)]
 
     def _with_heading(self, line: bytes) -> tuple[bytes, ...]:
         """The line; a bar, or a line of nnU-Net or Composer, behind the heading above it. A bar of another

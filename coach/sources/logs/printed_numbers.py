@@ -1,8 +1,9 @@
 """Parse the numbers of a training from the lines that it prints, in any of these forms: `loss 0.5`, `'loss':
 0.5`, `lm loss: 5.0E-01 |`, `loss=0.5]`.
 
-A line counts if it names a training loss or an evaluation loss. This module separates names from numbers;
-`quantities.py` interprets the names. A line that counts within an epoch (`ep 1 | it 6/50`, a progress bar)
+A line counts if it names a training loss or an evaluation loss, and as long as no training loss was seen also
+if it names the speed of a step. This module separates names from numbers; `quantities.py` interprets the
+names. A line that counts within an epoch (`ep 1 | it 6/50`, a progress bar)
 gets a step that grows over the epochs. A line that has an epoch and no step is numbered by the epoch, a line
 that has neither by its position among these lines.
 """
@@ -17,7 +18,7 @@ from itertools import islice
 from coach.model.training.metrics import WORDS_OF_TOTAL_LOSS
 from coach.sources.logs.line_text import parse_time_s
 from coach.sources.logs.printed_speeds import Speeds, speed_of
-from coach.sources.metrics.quantities import LINE_KEY, Quantity, quantity_of
+from coach.sources.metrics.quantities import LINE_KEY, SPEEDS, Quantity, quantity_of
 from coach.sources.values import whole
 
 MAX_CHARS = 2048
@@ -110,6 +111,13 @@ LOSS_WORDS = re.compile(rb"loss|Loss|LOSS")
 FUNCTION_WORDS = re.compile(
     rb"mse|MSE|Mse|bce|BCE|nll|NLL|xent|XENT|entropy|Entropy|CE|train[_ /.-](?:ce|mae|objective)"
 )
+SPEED_WORDS = re.compile(
+    rb"(?:[Dd]ata|[Ww]ait|[Ll]oad|[Rr]ead|[Ff]etch|[Ii]nput|[Ii]o|IO"
+    rb"|(?:[Ss]tep|[Ii]ter|[Bb]atch)[_ ](?:[Tt]ime|cost))"
+    rb"[A-Za-z_ ]{0,24}[\"']?[:=(\s]{1,4}\d{1,9}\.\d|SamplesPerSec=|throughput/samples_per_sec:"
+)
+"""The last two are rates of DeepSpeed (`ThroughputTimer` in deepspeed/utils/timer.py) and Composer
+(composer/callbacks/speed_monitor.py)."""
 _Meaning = tuple[str | None, tuple[str | None, str], str | None]
 """(name, speed, unit) of a number by the words before it."""
 _MeaningOf = Callable[[str, str | None], _Meaning]
@@ -121,7 +129,7 @@ _NEARLY_ALL = 0.9
 
 def _meaning_of(before: str, part: str | None) -> _Meaning:
     """The meaning of the number behind a text."""
-    before, unit = before.rstrip(_AFTER_NAME), None
+    before, unit = before.rstrip(_AFTER_NAME).lstrip("/"), None
     if before.endswith((")", "]")) and (in_name := _UNIT_OF_NAME.search(before)) is not None:
         before, unit = before[: in_name.start()], in_name["unit"]
     words = _PARTS.split(before.removesuffix("tensor").rstrip(_AFTER_NAME))[-1]
@@ -131,22 +139,22 @@ def _meaning_of(before: str, part: str | None) -> _Meaning:
 
 
 def record_of_line(
-    text: str, part: str | None = None, meaning_of: _MeaningOf = _meaning_of
+    text: str, part: str | None = None, meaning_of: _MeaningOf = _meaning_of, *, needs_loss: bool = True
 ) -> Mapping[str, float] | None:
     """Name → number of one line, with `step`, `epoch`, `time_s` and speeds (`printed_speeds.toml`) if the
-    line has them; None for a line without a loss. A line that counts within an epoch has `position` and
+    line has them; None for a line without a loss, or without a speed if it `needs_loss` not. A line that counts within an epoch has `position` and
     `length`, that of a progress bar also `is_bar`.
 
     If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts; of a time and of an evaluation,
     the average. `Generator loss` counts only if `generator` is the `part`. `meaning_of` may remember.
     """
     text = text[:MAX_CHARS]
-    if "loss" not in text and "Loss" not in text and "LOSS" not in text:
+    if needs_loss and "loss" not in text and "Loss" not in text and "LOSS" not in text:
         return None
     text = _GLUED.sub(r"\1 \2", text)
     is_evaluation = _is_about_evaluation(text)
     record = _named_numbers(text, part, meaning_of, is_evaluation=is_evaluation)
-    if not _has_loss(record):
+    if not _has_loss(record) and (needs_loss or is_evaluation or not _has_speed(record)):
         return None
     if is_evaluation:
         record = {
@@ -203,6 +211,12 @@ def _has_loss(record: Mapping[str, float]) -> bool:
     return "loss" in map(_field_of, record)
 
 
+def _has_speed(record: Mapping[str, float]) -> bool:
+    """True for the speed of a training step. One time without a counter may be about anything."""
+    num_speeds = len(SPEEDS & record.keys())
+    return "samples_per_s" in record or num_speeds > (0 if _COUNTERS & record.keys() else 1)
+
+
 def _value_of(found: re.Match[str], value: float, *, is_accuracy: bool) -> float:
     """The number; of an accuracy such as `9800/10000` or `82.7%` the share."""
     if found["unit"] == "%":
@@ -213,8 +227,8 @@ def _value_of(found: re.Match[str], value: float, *, is_accuracy: bool) -> float
 
 def _is_about_evaluation(text: str) -> bool:
     """True if words about an evaluation, and none about training, stand before the first loss of a line."""
-    head = text[: text.casefold().find("loss")]
-    return _HEAD_OF_EVALUATION.search(head) is not None and "train" not in head.casefold()
+    head = text.casefold().partition("loss")[0]
+    return _HEAD_OF_EVALUATION.search(head) is not None and "train" not in head
 
 
 def _name_of(words: Sequence[str], part: str | None = None) -> str | None:
@@ -291,6 +305,8 @@ class LineNumbers:
         """It remembers the meanings of words, because a log repeats them."""
         self.has_plain_loss = False
         """True once a line has named a training loss; from then on no function counts as one."""
+        self._has_speeds = False
+        """True once a line without a loss was read."""
         self._function: str | None = None
         self._part: str | None = None
         """The word before `loss`. In a log without a plain loss, only the loss with this word is read."""
@@ -304,7 +320,7 @@ class LineNumbers:
         self._evaluated: dict[str, float] = {}
 
     def records(self, lines: Iterable[str]) -> list[Mapping[str, float]]:
-        """The records of the lines that name a loss, without the repetitions of a redrawn progress bar."""
+        """The records of the lines that name a loss or a speed, without the repetitions of a redrawn progress bar."""
         found = map(self._record_of, lines)
         numbered = (self._numbered(dict(record)) for record in found if record is not None)
         return [record for record in numbered if record is not None]
@@ -312,24 +328,28 @@ class LineNumbers:
     def _record_of(self, line: str) -> Mapping[str, float] | None:
         record = record_of_line(line, None, self._meaning_of)
         if record is not None or self.has_plain_loss:
+            is_other = self._has_speeds or self._part is not None
             is_first = not self.has_plain_loss and any(map(_is_training_loss, record or ()))
             self.has_plain_loss = self.has_plain_loss or is_first
-            return {**(record or {}), ANEW: 1.0} if is_first and self._part is not None else record
+            return {**(record or {}), ANEW: 1.0} if is_first and is_other else record
         if (word := _PART.search(line[:MAX_CHARS])) is not None and self._function is None:
             self._part = self._part or word[1].casefold()
             return record_of_line(line, self._part, self._meaning_of)
         found = record_by_function(line, self._function)
-        if found is None:
-            return None
-        self._function = found[1]
-        return found[0]
+        if found is not None:
+            self._function = found[1]
+            return found[0]
+        if self._part is None and self._function is None:
+            record = record_of_line(line, None, self._meaning_of, needs_loss=False)
+            self._has_speeds = self._has_speeds or record is not None
+        return record
 
     def _numbered(self, record: dict[str, float]) -> Mapping[str, float] | None:
         if record.pop("is_bar", 0.0) and not self._is_news(record):
             return None
         position, length = record.pop("position", None), record.pop("length", None)
         number, epoch = whole(record.get("step", position if length else None)), whole(record.get("epoch"))
-        is_training = any(map(_is_training_loss, record))
+        is_training = any(map(_is_training_loss, record)) or not any(map(_is_evaluation, record))
         if number is not None:
             if not is_training and self._step.is_past(number, epoch):
                 return None  # a batch of an evaluation, whose loss is not that of the evaluation

@@ -32,6 +32,8 @@ _SPEED_OF_UNIT = {
 """Unit behind a number → the speed that it is, whatever its name is."""
 _BARE = "time"
 """The time of a step if the line has a wait for data beside it, or if it is in milliseconds."""
+_OF_STEP = "step"
+"""The time of a step if it has the unit of a time: without one it is the number of the step."""
 _MOST_BARE_S = 10.0
 """A time of steps without a unit is read as seconds up to here. A larger one may be in milliseconds."""
 _LARGEST_SHARE = 1.02
@@ -100,6 +102,8 @@ class Speeds:
             speed, name = speed_of_words
             if name:
                 self._by_name.setdefault(name, value)
+        if speed == _OF_STEP:
+            speed = "step_time_s" if unit in ("s", "ms") else None
         if speed is None or not value >= 0 or (speed == _BARE and not (is_decimal or unit)):
             return False
         self._add("step_time_s" if speed == _BARE and unit == "ms" else speed, value, unit)

@@ -54,6 +54,8 @@ _STEPS = (
     "_step",
 )
 _RATES = ("samples_per_s", "samples_per_sec", "samples_per_second", "samples/s", "images_per_s", "throughput")
+SPEEDS = frozenset({"data_time_s", "step_time_s", "samples_per_s"})
+"""A record with one of them is a step, also without a loss."""
 _TIMES = ("time_s", "wall_time", "timestamp", "_timestamp", "time")
 _EARLIEST_S = 1e9
 """A smaller value is a duration, or the time since the start."""
@@ -129,7 +131,7 @@ class Course:
         epoch = finite(record.get("epoch"))
         self.has_loss = self.has_loss or "loss" in values
         steps, events = [], []
-        if values:
+        if values or (not evaluated and not SPEEDS.isdisjoint(record)):
             get, rate = values.get, _rate_of(record, self._rates)
             steps.append(
                 Step(

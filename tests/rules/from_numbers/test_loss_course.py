@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Diagnosis
+from coach.model.judging.finding import Diagnosis, Verdict
 from coach.model.reading import MetricsChunk
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
@@ -23,7 +23,7 @@ from coach.rules.registry import build
 from coach.sources.io import SystemIo
 from coach.sources.logs.printed_metrics import PrintedNumbers
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
-from tests.rules.examples import judge, run, scan, steps
+from tests.rules.examples import judge, run, scan, steps, tail_of
 
 FOREIGN = Path(__file__).parents[2] / "recordings" / "foreign"
 HEALTHY = sorted(path.name for path in FOREIGN.iterdir() if path.name.startswith("healthy-"))
@@ -226,3 +226,44 @@ def _with_numbers(text: str) -> Diagnosis:
 
 def _log(text: str) -> Diagnosis:
     return Engine(build()).diagnose(TargetSnapshot("train.log", None, log_hits=scan(text)), History())
+
+
+def of_printed_log(*lines: str) -> Diagnosis:
+    """The diagnosis of a whole log that ends well, with the numbers of its lines."""
+    text = "\n".join((*lines, "Training complete.", ""))
+    history = History()
+    history.add_steps(PrintedNumbers().take(text.encode())[0])
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail_of(text),))
+    return Engine(build()).diagnose(snapshot, history)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step {0}/100 data 0.86s step 1.0s",
+        "data_time: 0.9 batch_time: 1.0",
+        "Epoch: [0][{0}/100] Time 1.00 (1.00) Data 0.90 (0.90)",
+    ],
+)
+def test_waits_are_judged_in_a_log_without_a_loss(line: str) -> None:
+    diagnosis = of_printed_log(*(line.format(number) for number in range(1, 101)))
+    assert rules_of(diagnosis) == ["GPU005"]
+    early = of_printed_log(*(line.format(number) for number in range(1, 11)))
+    assert (early.verdict, early.findings) == (Verdict.TOO_EARLY, ())
+
+
+RATES = {
+    "deepspeed": "[2022-12-20 08:26:26,101] [INFO] [timer.py:197:stop] 0/{0}, RunningAvgSamplesPerSec=158.3, "
+    "CurrSamplesPerSec=159.6, MemAllocated=1.75GB, MaxMemAllocated=2.6GB",
+    "composer": "[batch={0}/500]:\n\t Train time/batch: {0}\n\t Train throughput/samples_per_sec: 502.3",
+    "step times": "step {0} step_time: 0.41",
+}
+
+
+@pytest.mark.parametrize("program", RATES)
+def test_a_rate_alone_is_no_ground_for_healthy(program: str) -> None:
+    lines = [RATES[program].format(number) for number in range(1, 61)]
+    diagnosis = of_printed_log(*lines)
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.UNKNOWN, ())
+    assert "speed" in diagnosis.ground
+    assert of_printed_log("no numbers here").verdict is Verdict.HEALTHY

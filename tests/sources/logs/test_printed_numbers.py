@@ -68,7 +68,7 @@ def test_the_numbers_of_a_line_get_their_names(line: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.of)
 def test_each_form_of_the_table_gives_what_it_says(form: Form) -> None:
-    record = record_of_line(form.example)
+    record = record_of_line(form.example) or record_of_line(form.example, needs_loss=False)
     assert record is not None
     assert {name: value for name, value in record.items() if name != "time_s"} == pytest.approx(form.gives)
 
@@ -272,3 +272,25 @@ def test_a_plain_loss_takes_the_place_of_the_part_that_was_read_first() -> None:
 def test_the_only_loss_of_a_log_is_read_whatever_stands_before_it() -> None:
     records = LineNumbers().records(["step 1 ctc loss 0.5", "step 2 ctc loss 0.4"])
     assert [(record["step"], record["loss"]) for record in records] == [(1, 0.5), (2, 0.4)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "loaded data in 3.2s",
+        "data loading took 12.5 s",
+        "#5 [3/10] RUN pip install data==1.0",
+        "Epoch(test) [50/100]  eta: 0:00:05  time: 0.0500  data_time: 0.0030  memory: 500",
+        "Test: [  3/30]  Time 0.593 (0.593)  Data 0.400 (0.400)  Acc@1 71.000 (70.500)",
+        "step 3 of 10 took 5 minutes",
+    ],
+)
+def test_a_time_outside_a_training_step_is_no_speed_of_a_step(line: str) -> None:
+    assert record_of_line(line, needs_loss=False) is None
+
+
+def test_speeds_before_the_first_loss_are_another_curve() -> None:
+    lines = ["step 90 data 0.86s step 1.0s", "step 100 data 0.86s step 1.0s", "step 10 loss 2.5"]
+    records = LineNumbers().records(lines)
+    assert [record["step"] for record in records] == [90, 100, 10]
+    assert [ANEW in record for record in records] == [False, False, True]
