@@ -40,6 +40,9 @@ _MAX_ROWS_PER_BITE = 512
 _NOT_FINITE = frozenset(
     f"{sign}{word}" for sign in ("", "+", "-") for word in ("nan", "NaN", "inf", "Inf", "Infinity")
 )
+_TASK_METRICS = ("metrics/mAP50-95(B)", "metrics/mAP_0.5:0.95")
+"""Columns of `results.csv` of ultralytics and YOLOv5. There the losses below `train/` and below `val/` are
+parts: the loss of the model is their sum (`v8DetectionLoss` in ultralytics/utils/loss.py)."""
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 
 Record = Mapping[str, Any]
@@ -420,13 +423,17 @@ def thinned(rows: Sequence[list[str]]) -> list[list[str]]:
 
 
 def record_of(columns: Sequence[str], row: Sequence[str]) -> Record:
-    """One row as a record; cells that are empty or not a number are left out."""
+    """One row as a record; cells that are empty or not a number are left out. Parts of a loss are summed."""
     record: dict[str, float] = {}
     for name, cell in zip(columns, row, strict=True):
         try:
             record[name.strip()] = float(cell)
         except ValueError:
             continue
+    for metric in record.keys() & _TASK_METRICS:
+        for group in ("train/", "val/"):
+            record[f"{group}loss"] = sum(value for name, value in record.items() if name.startswith(group))
+        record["val/accuracy"] = record[metric]
     return record
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coach.model.reading import MetricsChunk
-from coach.model.training.metrics import MetricEvent, Step
+from coach.model.training.metrics import Counter, MetricEvent, Step
 from coach.sources.io import SystemIo
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
 from coach.sources.metrics.quantities import Course, quantity_of
@@ -88,6 +88,50 @@ def test_lightnings_csv_is_read_without_its_means_of_epochs() -> None:
     assert [step.step for step in steps] == list(range(20))
     assert {step.epoch for step in steps} == {0, 1}
     assert evaluations(events) == [9, 19]
+
+
+RESULTS = {
+    # https://github.com/1527171/HandRaisingDetector-YOLO12n/blob/main/runs/detect/train/results.csv
+    "ultralytics": """
+epoch,time,train/box_loss,train/cls_loss,train/dfl_loss,metrics/precision(B),metrics/recall(B),metrics/mAP50(B),\
+metrics/mAP50-95(B),val/box_loss,val/cls_loss,val/dfl_loss,lr/pg0,lr/pg1,lr/pg2
+1,38.7726,1.92084,2.57206,1.82703,0.27642,0.34082,0.22955,0.09727,1.85976,2.58241,1.84569,0.000662037,0.000662037,\
+0.000662037
+2,70.743,1.94633,2.41126,1.9055,0.2067,0.32355,0.17712,0.0635,1.97485,3.27414,1.95913,0.00131555,0.00131555,\
+0.00131555
+""",
+    # https://github.com/17kaushalsingh/yolov5/blob/master/runs/train/exp/results.csv
+    "YOLOv5": """
+               epoch,      train/box_loss,      train/obj_loss,      train/cls_loss,   metrics/precision,\
+      metrics/recall,     metrics/mAP_0.5,metrics/mAP_0.5:0.95,        val/box_loss,        val/obj_loss,\
+        val/cls_loss,               x/lr0,               x/lr1,               x/lr2
+                   0,             0.10814,            0.068695,            0.038281,            0.013591,\
+             0.55164,            0.032842,           0.0074838,            0.095048,             0.07896,\
+            0.038661,            0.070789,           0.0032456,           0.0032456
+                   1,            0.085349,            0.081915,            0.034195,             0.44085,\
+               0.154,            0.072877,            0.021784,            0.083599,            0.082959,\
+            0.039142,            0.040768,           0.0065572,           0.0065572
+""",
+}
+SUMS = {
+    "ultralytics": ([(1, 6.31993), (2, 6.26309)], [(6.28786, 0.09727), (7.20812, 0.0635)]),
+    "YOLOv5": ([(0, 0.215116), (1, 0.201459)], [(0.212669, 0.0074838), (0.2057, 0.021784)]),
+}
+
+
+@pytest.mark.parametrize("program", RESULTS)
+def test_the_parts_of_a_loss_in_results_csv_are_summed_beside_the_task_s_metric(
+    tmp_path: Path, program: str
+) -> None:
+    path = tmp_path / "results.csv"
+    path.write_text(RESULTS[program].lstrip("\n"))
+    steps, events = look(follow([path]))
+    losses, evaluated = SUMS[program]
+    assert [(step.step, step.counter) for step in steps] == [(step, Counter.EPOCH) for step, _ in losses]
+    assert [step.loss for step in steps] == pytest.approx([loss for _, loss in losses])
+    fields = [event.fields for event in events if event.event == "eval"]
+    assert [each["loss"] for each in fields] == pytest.approx([loss for loss, _ in evaluated])
+    assert [each["accuracy"] for each in fields] == [accuracy for _, accuracy in evaluated]
 
 
 def test_a_csv_rewritten_with_one_more_column_goes_on_at_its_last_row(tmp_path: Path) -> None:

@@ -13,7 +13,13 @@ from coach.model.slurm.cluster import Job
 from coach.rules.registry import build, signatures
 from coach.sources.io import SystemIo
 from coach.sources.logs.job_outputs import OutputPaths
-from coach.workflows.judging.directory_files import MAX_ENTRIES, ForeignFiles, Kind, directory_files
+from coach.workflows.judging.directory_files import (
+    MAX_ENTRIES,
+    ForeignFiles,
+    Kind,
+    directory_files,
+    is_metrics,
+)
 from coach.workflows.judging.job_files import job_files as find_job_files
 from tests.sources.fake_io import FakeIo
 
@@ -447,3 +453,8 @@ def test_dumps_in_a_cache_that_may_be_another_job_s_or_of_another_user_are_not_r
     assert len(job_files(io, over).dumps()) == 1
     io.owner_of = lambda path: 4711  # type: ignore[method-assign]
     assert job_files(io).dumps() == ()
+
+
+def test_the_results_csv_of_ultralytics_is_no_log() -> None:
+    assert is_metrics(Path("runs/detect/train/results.csv"))
+    assert not is_metrics(Path("runs/detect/train/log.csv"))
