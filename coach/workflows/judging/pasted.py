@@ -34,7 +34,7 @@ _BESIDE = re.compile(
 )
 """A line that may stand beside the text: a fence, the date that nvidia-smi prints, a prompt, the command. Any
 other line makes it a log: the table of a job that then failed."""
-_MARKS = (b"MiB |", b"Python v", b"JobId=")
+_MARKS = (b"MiB |", b".py:", b"JobId=")
 _MAX_ITEMS = 512
 """GPUs and processes: more are left out."""
 _NODE = "its node"
@@ -61,6 +61,8 @@ _SPY_THREAD = re.compile(r'^Thread (\w{1,20})(?:/\w{1,20})? \([\w+ ]{1,20}\)(?::
 _SPY_FRAME = re.compile(r"^    (\S.{0,200}?) \((.{1,300}?)(?::(\d{1,7}))?\)$")
 _SPY_INDENT = "    "
 """Begins a frame, and an argument or a variable, which `py-spy dump --locals` prints."""
+_SPY_CUT = re.compile(r"(?:Process|Python|Thread) .*|Pr?o?c?e?s?s?|Py?t?h?o?n?|Th?r?e?a?d?")
+"""The beginning of a last line that is cut off."""
 _INSTALLED = sys.stdlib_module_names | {
     *(
         "torch",
@@ -151,6 +153,7 @@ def _of_py_spy(lines: Sequence[str]) -> Pasted | None:
     if not ranks:
         return None
     places = "; ".join(group.heading for group in merge(Stacks(tuple(ranks), "", 1)).groups)
+    places = places.replace("pid 0 on", "a process on")
     number = len(ranks)
     return Pasted(
         f"taken for a py-spy dump of {number} process{'' if number == 1 else 'es'}: {places}; {_ONE_LOOK}"
@@ -158,26 +161,33 @@ def _of_py_spy(lines: Sequence[str]) -> Pasted | None:
 
 
 def _processes(lines: Sequence[str]) -> dict[int, list[Frame]]:
-    """Pid → frames of its main thread, by name or number, else of its last thread. Empty if a line belongs
-    to another program."""
-    processes: dict[int, list[Frame]] = {}
+    """Pid → frames of its main thread, by name or number, else of its first thread, which py-spy prints first
+    because it is the oldest. Pid 0: a process whose line is cut off.
+
+    Empty if a line belongs to another program. The last line may be cut off, and above a missing process also
+    the first one.
+    """
     frames: list[Frame] = []
-    pid, has_main = 0, False
-    for line in lines:
+    processes, pid = {0: frames}, 0
+    for number, line in enumerate(lines, 1):
         if process := _SPY_PROCESS.match(line):
-            pid, has_main = int(process[1]), False
+            pid = int(process[1])
             processes[pid] = frames = []
-        elif processes and (thread := _SPY_THREAD.match(line)):
+        elif thread := _SPY_THREAD.match(line):
             frames = []
-            if not has_main:
+            if thread[2] == "MainThread" or thread[1] == str(pid) or not processes[pid]:
                 processes[pid] = frames
-                has_main = thread[2] == "MainThread" or thread[1] == str(pid)
-        elif processes and line.startswith(_SPY_INDENT):
-            if frame := _SPY_FRAME.match(line):
-                frames.append(Frame(frame[1], _whole_path(frame[2]), int(frame[3]) if frame[3] else None))
-        elif not _SPY_PYTHON.match(line):
+        elif frame := _SPY_FRAME.match(line):
+            frames.append(Frame(frame[1], _whole_path(frame[2]), int(frame[3]) if frame[3] else None))
+        elif (
+            line.startswith(_SPY_INDENT)
+            or _SPY_PYTHON.match(line)
+            or (number == len(lines) and _SPY_CUT.fullmatch(line))
+        ):
+            continue
+        elif number > 1 or any(map(_SPY_PROCESS.match, lines[1:2])):
             return {}
-    return processes
+    return {} if len(processes[0]) == 1 else processes
 
 
 def _whole_path(file: str) -> str:

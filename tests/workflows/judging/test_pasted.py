@@ -163,6 +163,38 @@ def test_the_main_thread_is_found_by_its_name_or_number(main: str) -> None:
     assert "wait in all_reduce, at pretrain.py:77 mean_loss" in found.words
 
 
+BODY = PY_SPY.partition("\n\n")[2]
+"""The dump without its first process and its Python."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BODY,
+        BODY[4:],
+        "-u pretrain.py --config big.yaml\n" + PY_SPY.partition("\n")[2],
+        "\n".join(BODY.splitlines()[1:]),
+        "\n".join(IN_COLLECTIVE.splitlines()),
+        *(PY_SPY[:-number] for number in (5, 30, 60)),
+        PY_SPY + "Thread 3250 (id",
+        PY_SPY + "Thre",
+    ],
+)
+def test_a_dump_of_py_spy_may_be_cut_off_at_both_ends(check: Check, text: str) -> None:
+    first, *rest = check(text).stdout.splitlines()
+    assert first.startswith("taken for a py-spy dump of ")
+    assert "all_reduce, at pretrain.py:77 mean_loss" in first
+    assert "pid 0" not in first
+    assert "  nothing wrong seen, but its loss is not known" in rest
+
+
+@pytest.mark.parametrize(
+    "text", ["FAILED\n    test_loss (test_train.py:12)\n", "a\nb\n" + BODY, BODY + "done"]
+)
+def test_a_text_with_other_lines_is_no_cut_dump(text: str) -> None:
+    assert recognise(text.encode(), "-", 5.0) is None
+
+
 @pytest.mark.parametrize(
     ("text", "status", "words"),
     [
