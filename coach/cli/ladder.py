@@ -13,7 +13,7 @@ from typing import Any
 from coach.analysis.comparing.ladder_table import Climbed, ladder_table
 from coach.cli.cluster import backend_of
 from coach.cli.launch import launch
-from coach.cli.launch_request import add_environment, add_resources, add_ways, request_of
+from coach.cli.launch_request import add_environment, add_resources, add_share, add_ways, request_of
 from coach.cli.reading_io import slurm_io
 from coach.cli.text import FORMATS, csv_cell, print_json, print_line, print_table, say
 from coach.config import BACKENDS, Settings
@@ -23,7 +23,7 @@ from coach.workflows.launching.ladders import find_ladders, get_ladder, request_
 from coach.workflows.launching.sweep import NoGroup, read_members
 
 _OF_LAUNCH: dict[str, Any] = {
-    **dict.fromkeys(("num_random", "at_once", "until_done", "resume_with", "brake", "share")),
+    **dict.fromkeys(("num_random", "at_once", "until_done", "resume_with", "brake")),
     "sweep": (),
 }
 """Options of `launch` that a ladder does not have."""
@@ -51,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_resources(parser)
     add_environment(parser)
+    add_share(parser)
     add_ways(parser, (*FORMATS, "csv", "markdown"))
     parser.set_defaults(**_OF_LAUNCH)
 

@@ -151,7 +151,7 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
 
 
 def add_share(parser: argparse.ArgumentParser) -> None:
-    """The option for the directory of its summary, also of `drill`."""
+    """The option for the directory of its summary, also of `drill` and `ladder`."""
     parser.add_argument("--share", metavar="DIR", help=f"{HELP}; {NOWHERE}: share nothing")
 
 

@@ -61,6 +61,16 @@ def test_the_table_is_printed_again_in_each_form(
     assert printed("markdown").splitlines()[:2] == ["| RUNG | STATED | VERDICT |", "| --- | --- | --- |"]
 
 
+def test_a_ladder_shares_its_runs_in_the_directory_that_the_command_names(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = world.root / "shared"
+    shared.mkdir(mode=0o700)
+    words = ("demos", "--backend", "local", "--set", "rung=baseline", "--dry-run", "--share", str(shared))
+    assert climb(world, monkeypatch, *words) == 0
+    assert f"shares a summary in {shared}" in capsys.readouterr().err
+
+
 def test_a_name_that_is_no_ladder_is_one_clear_line(
     world: World, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
