@@ -182,7 +182,31 @@ def _summary(paths: runs.RunPaths, run: Mapping[str, Any], state: Optional[str])
             for key in ("created_time_s", "started_time_s", "ended_time_s")
         },
         "updated_time_s": time.time(),
+        **_rung(run),
     }
+
+
+def _rung(run: Mapping[str, Any]) -> Dict[str, Any]:
+    """The rung of a ladder that the run is, and the least of the document's figure, if this machine can test
+    it. Empty for any other run."""
+    try:
+        ladder, value, group_id = run["ladder"], run["sweep"]["value"], run["sweep"]["group_id"]
+        index, rung = next(item for item in enumerate(ladder["rungs"]) if item[1]["name"] == value)
+        is_on_cpus = ladder["is_for_gpus"] and not run["resources"]["gpus_per_node"]
+        is_tested = rung["why_not"] is None and not is_on_cpus
+        return {
+            "ladder": {
+                "name": _text(ladder["name"]),
+                "group_id": group_id,
+                "rung": index,
+                **{
+                    key: rung[key][0] if is_tested and rung[key] else None
+                    for key in ("ratio", "samples_per_s")
+                },
+            }
+        }
+    except (KeyError, TypeError, StopIteration):
+        return {}
 
 
 class LastSteps(NamedTuple):

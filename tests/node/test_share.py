@@ -81,6 +81,51 @@ def test_a_summary_says_how_the_run_stands_and_nothing_else_of_it(tmp_path: Path
     assert paths.run_dir.stat().st_mode & 0o777 == 0o700
 
 
+LADDER = {
+    "name": "demos",
+    "is_for_gpus": True,
+    "rungs": [
+        {"name": "baseline", "ratio": None, "samples_per_s": [1000, 1200], "why_not": None},
+        {"name": "ddp", "ratio": [6, 7], "samples_per_s": None, "why_not": None},
+    ],
+}
+
+
+def rung(tmp_path: Path, place: Path, ladder: Any, gpus: int = 1, value: str = "ddp") -> Any:
+    point = {"group_id": "g-1", "parameter": "rung", "value": value}
+    run = a_run(tmp_path, place, ladder=ladder, sweep=point, resources={"gpus_per_node": gpus})
+    assert share.share(run) is None
+    told = shared(place).get("ladder")
+    shutil.rmtree(run.run_dir)
+    return told
+
+
+def test_a_ladders_run_names_its_rung_and_only_a_figure_that_it_can_test(tmp_path: Path, place: Path) -> None:
+    at = {"name": "demos", "group_id": "g-1", "rung": 1}
+    assert rung(tmp_path, place, LADDER) == {**at, "ratio": 6, "samples_per_s": None}
+    assert rung(tmp_path, place, LADDER, value="baseline") == {
+        **at,
+        "rung": 0,
+        "ratio": None,
+        "samples_per_s": 1000,
+    }
+    assert rung(tmp_path, place, LADDER, gpus=0) == {**at, "ratio": None, "samples_per_s": None}
+    assert rung(tmp_path, place, {**LADDER, "is_for_gpus": False}, gpus=0) == {
+        **at,
+        "ratio": 6,
+        "samples_per_s": None,
+    }
+    fewer = [LADDER["rungs"][0], {**LADDER["rungs"][1], "why_not": "too few GPUs"}]  # type: ignore[index]
+    assert rung(tmp_path, place, {**LADDER, "rungs": fewer})["ratio"] is None
+
+
+@pytest.mark.parametrize("ladder", [None, [], "x", {}, {"name": 1, "rungs": [1]}, {**LADDER, "rungs": []}])
+def test_a_run_whose_ladder_cannot_be_read_is_shared_without_it(
+    tmp_path: Path, place: Path, ladder: Any
+) -> None:
+    assert rung(tmp_path, place, ladder) is None
+
+
 def test_the_wait_of_a_requeued_run_is_no_gap_between_its_steps(tmp_path: Path) -> None:
     first = [{"event": "start", "time_s": 1000.0}, *({"step": n, "time_s": 1000.0 + n} for n in range(9))]
     again = [{"event": "start", "time_s": 9000.0}, *({"step": n, "time_s": 9000.0 + n} for n in (6, 7, 8))]

@@ -4,6 +4,8 @@ ends use the same words."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
 
 from coach.model.judging.finding import Severity
 from coach.model.slurm.cluster import is_final
@@ -11,6 +13,8 @@ from coach.model.teaching.cohort import Cohort, Count, Person, Summary
 
 LONG_WAIT_S = 600.0
 """Seconds. A learner who has waited this long needs help."""
+_ENOUGH_STEPS = 19
+"""Steps from which the table of a ladder has a ratio: 16 steady ones after 3 of warm-up."""
 _UNKNOWN = "–"
 _MAX_NAMED = 3
 """Runs without progress that get a line of their own."""
@@ -22,7 +26,7 @@ def people_of(
     """All people who were seen or are expected, by name. `users` maps every user id that was seen to a
     name."""
     by_thing: dict[int, dict[tuple[bool, str], list[Summary]]] = {}
-    for each in sorted(summaries, key=_age):
+    for each in sorted(_with_ladders(summaries), key=_age):
         by_thing.setdefault(each.uid, {}).setdefault((each.is_drill, each.thing), []).append(each)
     seen = {}
     for uid, things in by_thing.items():
@@ -35,6 +39,59 @@ def people_of(
         seen[users[uid]] = Person(users[uid], uid, is_expected, tuple(newest), best)
     absent = {name: Person(name, uid, True) for name, uid in (expected or {}).items() if name not in seen}
     return tuple(person for _, person in sorted({**seen, **absent}.items()))
+
+
+def _with_ladders(summaries: Iterable[Summary]) -> list[Summary]:
+    """The summaries, with one in place of all runs of a ladder's group."""
+    groups: dict[tuple[int, str], list[Summary]] = {}
+    for each in summaries:
+        groups.setdefault((each.uid, each.ladder.group_id if each.ladder else each.run_id), []).append(each)
+    return [_of_ladder(runs) if runs[0].ladder else runs[0] for runs in groups.values()]
+
+
+def _of_ladder(runs: Sequence[Summary]) -> Summary:
+    """The run that goes, else one that waits, else one that failed, for all of them; with the best rung's
+    speed."""
+    shown = max(
+        runs,
+        key=lambda each: (
+            each.state == "RUNNING",
+            not is_final(each.state),
+            each.state != "COMPLETED",
+            each.severity or 0,
+            _age(each),
+        ),
+    )
+    name = shown.ladder.name if shown.ladder else ""
+    best = max(_rates(runs).values(), default=shown.samples_per_s)
+    return replace(shown, thing=f"ladder {name}", samples_per_s=best, rungs=tuple(runs))
+
+
+def _rates(runs: Iterable[Summary]) -> dict[int, float]:
+    """Rung → mean samples/s of its completed runs that have enough steps for a ratio, in the order of the
+    rungs."""
+    rates: dict[int, list[float]] = {}
+    for each in runs:
+        is_measured = each.state == "COMPLETED" and (each.step or 0) >= _ENOUGH_STEPS
+        if each.ladder and each.samples_per_s and is_measured:
+            rates.setdefault(each.ladder.rung, []).append(each.samples_per_s)
+    return {rung: fmean(values) for rung, values in sorted(rates.items())}
+
+
+def _ladder_words(runs: Sequence[Summary]) -> str:
+    """`3/4 rungs, 1.9 ×`: rungs that reached their figure, of those that can be tested on these machines,
+    and the best rung's speed over the first's. Empty before a rung was measured."""
+    rates = _rates(runs)
+    if not rates:
+        return ""
+    first, best = next(iter(rates.values())), max(rates.values())
+    reached = {}
+    for at in (each.ladder for each in runs if each.ladder):
+        least = at.samples_per_s or (at.ratio or 0.0) * first
+        if least:
+            reached[at.rung] = rates.get(at.rung, 0.0) >= least
+    counted = f"{sum(reached.values())}/{len(reached)} rungs, " if reached else ""
+    return f"{counted}{best / first:.1f} ×"
 
 
 def _age(summary: Summary) -> tuple[float, str]:
@@ -115,7 +172,9 @@ def state_words(summary: Summary, now_s: float) -> str:
 
 def best_words(summary: Summary) -> str:
     """The best result of a recipe or a drill, from its best run: `COMPLETED`, `COMPLETED NUM001`, `solved`.
-    Empty for a recipe that did not complete."""
+    Empty for a recipe that did not complete. Of a ladder, what its rungs reached."""
+    if summary.rungs:
+        return _ladder_words(summary.rungs)
     if summary.is_drill:
         return {True: "solved", False: "given up", None: "not yet"}[summary.is_solved]
     if not summary.is_finished:

@@ -24,6 +24,21 @@ _FIRST_GAP_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
+class OnLadder:
+    """A run's place on a ladder that was launched as one group."""
+
+    name: str
+    group_id: str
+    rung: int
+    """Of two rungs of the ladder, the one with the smaller number comes first."""
+    ratio: float | None
+    """The least of the document's figure over the first rung; None: it states none, or it cannot be tested on
+    these machines."""
+    samples_per_s: float | None
+    """The same of a figure in samples per second."""
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """The shared summary of one run. Times are epoch seconds."""
 
@@ -56,6 +71,10 @@ class Summary:
     """The longest time between two of the last steps."""
     is_spoiled: bool = False
     """True for the run of a drill that ended otherwise than by its planted fault."""
+    ladder: OnLadder | None = None
+    """None for a run that is no rung."""
+    rungs: tuple[Summary, ...] = ()
+    """All runs of a ladder's group, if this one stands for them."""
 
     @property
     def is_finished(self) -> bool:

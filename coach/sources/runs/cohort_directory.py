@@ -23,7 +23,7 @@ from typing import Any
 
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
-from coach.model.teaching.cohort import Summary
+from coach.model.teaching.cohort import OnLadder, Summary
 from coach.runs import MAX_SUMMARY_BYTES
 from coach.sources.named_file import read_named
 from coach.trusted import open_trusted
@@ -170,7 +170,17 @@ def parse_summary(data: bytes, name: str, uid: int) -> Summary:
         last_step_time_s=_number(value, "last_step_time_s"),
         step_gap_s=_number(value, "step_gap_s"),
         is_spoiled=drill is not None and value.get("is_spoiled") is True,
+        ladder=_ladder(value.get("ladder")),
     )
+
+
+def _ladder(value: object) -> OnLadder | None:
+    if not isinstance(value, dict):
+        return None
+    name, group_id, rung = _text(value, "name"), _text(value, "group_id"), _whole(value, "rung")
+    if name is None or group_id is None or rung is None:
+        raise ValueError("ladder: expected a name, a group and a rung")
+    return OnLadder(name, group_id, rung, _number(value, "ratio"), _number(value, "samples_per_s"))
 
 
 def _table(data: bytes) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def _row(person: Person, each: Summary, now_s: float) -> Row:
         finding, tone = f"{severity_sign(each.severity).text} {finding}", severity_tone(each.severity)
     needs_help = each.silent_s(now_s) is not None or each.stalled_s(now_s) is not None
     last_s, reached = each.last_step_s(now_s), printable(best_words(best))
-    is_sound = best.is_finished and reached in ("COMPLETED", "solved")
+    is_sound = best.is_finished and (best.rungs or reached in ("COMPLETED", "solved"))
     cells = (
         Cell(user),
         Cell(thing),

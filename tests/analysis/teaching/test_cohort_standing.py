@@ -16,7 +16,7 @@ from coach.analysis.teaching.cohort_standing import (
     without_a_run,
 )
 from coach.model.judging.finding import Severity
-from coach.model.teaching.cohort import Cohort
+from coach.model.teaching.cohort import Cohort, OnLadder, Summary
 from tests.tui.fake_session import NOW_S, make_summary
 
 
@@ -105,3 +105,54 @@ def test_a_run_whose_last_step_is_old_against_its_own_steps_is_stalled() -> None
         {"last_step_time_s": None},
     ):
         assert replace(stuck, **spared).stalled_s(NOW_S) is None
+
+
+def rung(
+    at: int, rate: float | None, state: str = "COMPLETED", group_id: str = "g-1", **more: Any
+) -> Summary:
+    figure = (None, 1000.0) if at == 0 else (1.5, None)
+    place = OnLadder("demos", group_id, at, *figure)
+    return make_summary(
+        run_id=f"{group_id}-{at}", state=state, samples_per_s=rate, step=200, ladder=place, **more
+    )
+
+
+def test_a_ladder_is_one_line_with_the_best_rung_its_ratio_and_the_rungs_that_reached_their_figure() -> None:
+    runs = [rung(0, 1100.0), rung(1, 2090.0), rung(2, 1200.0), rung(3, 1700.0)]
+    [person] = people_of([*runs, make_summary(1000)], {1000: "ada"}, None)
+    alone, ladder = person.runs
+    assert (alone.thing, ladder.thing, ladder.samples_per_s) == ("ddp", "ladder demos", 2090.0)
+    assert best_words(ladder) == "3/4 rungs, 1.9 ×"
+    [count] = counts_of(Cohort("/shared", people_of(runs, {1000: "ada"}, None)))
+    assert (count.thing, count.num_finished) == ("ladder demos", 1)
+
+
+def test_a_ladders_run_that_goes_stands_for_those_that_wait_for_it() -> None:
+    waiting = {"created_time_s": NOW_S - 5000}
+    runs = [
+        rung(0, 900.0, **waiting),
+        rung(1, 100.0, "RUNNING", **waiting),
+        rung(2, None, "PENDING", **waiting),
+    ]
+    people = people_of(runs, {1000: "ada"}, None)
+    assert waiting_long(Cohort("/shared", people), NOW_S) == []
+    assert (people[0].runs[0].state, best_words(people[0].runs[0])) == ("RUNNING", "0/3 rungs, 1.0 ×")
+    [person] = people_of([rung(0, 900.0), rung(1, 100.0, "FAILED")], {1000: "ada"}, None)
+    assert state_words(person.runs[0], NOW_S) == "FAILED"
+
+
+def test_a_ladder_without_a_figure_that_can_be_tested_has_only_a_ratio_and_few_steps_have_none() -> None:
+    runs = [
+        replace(rung(at, 100.0 * (at + 1)), ladder=OnLadder("mine", "g", at, None, None)) for at in range(2)
+    ]
+    [person] = people_of(runs, {1000: "ada"}, None)
+    assert best_words(person.runs[0]) == "2.0 ×"
+    [person] = people_of([replace(each, step=18) for each in runs], {1000: "ada"}, None)
+    assert best_words(person.runs[0]) == ""
+
+
+def test_an_earlier_ladder_that_finished_stays_the_best_result() -> None:
+    runs = [rung(0, 1000.0, created_time_s=1.0), rung(0, 500.0, "FAILED", "g-2", created_time_s=2.0)]
+    [person] = people_of(runs, {1000: "ada"}, None)
+    [newest] = person.runs
+    assert (newest.state, best_words(person.best_of(newest))) == ("FAILED", "1/1 rungs, 1.0 ×")

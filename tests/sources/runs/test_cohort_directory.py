@@ -11,6 +11,7 @@ import pytest
 
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
+from coach.model.teaching.cohort import OnLadder
 from coach.runs import MAX_SUMMARY_BYTES
 from coach.sources.runs import cohort_directory as cohort
 from coach.sources.runs.cohort_directory import parse_summary, read_roster, read_shared
@@ -50,6 +51,16 @@ def test_a_summary_becomes_a_value_that_belongs_to_the_owner_of_its_file(tmp_pat
     assert (found.uid, found.run_id, found.thing, found.is_drill) == (ME, "run-1", "ddp", False)
     assert (found.code, found.severity, found.samples_per_s) == ("NUM001", Severity.CRITICAL, 512.0)
     assert found.updated_time_s == 3.0
+
+
+def test_a_ladder_has_a_name_a_group_and_a_rung(tmp_path: Path) -> None:
+    at = {"name": "demos", "group_id": "g-1", "rung": 1, "ratio": 6, "samples_per_s": None}
+    put(tmp_path, summary(ladder=at))
+    assert read_shared(tmp_path).summaries[0].ladder == OnLadder("demos", "g-1", 1, 6.0, None)
+    put(tmp_path, summary(ladder={**at, "rung": None}))
+    assert read_shared(tmp_path).problems == (
+        f"{ME}-run-1.json: ladder: expected a name, a group and a rung",
+    )
 
 
 def test_links_pipes_and_folders_are_named_and_never_opened(tmp_path: Path) -> None:
