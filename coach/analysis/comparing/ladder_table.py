@@ -6,6 +6,7 @@ the run failed, has too few steps, trained on other hardware, or on fewer ranks 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -101,15 +102,15 @@ def _row(
 
 
 def _together(repeats: Sequence[Measured]) -> Measured:
-    """The repeats of a rung as one measurement. Of three or more, the ± is at least their own scatter: a
-    single run cannot show it."""
+    """The repeats of a rung as one measurement. The ± is that of a mean of independent runs; of three or
+    more it is at least their own scatter, which a single run cannot show."""
     rates = [each.throughput for each in repeats if each.throughput is not None]
     noises = [rate.noise for rate in rates if rate.noise is not None]
     if len(rates) < 2 or len(noises) < len(rates):
         return repeats[0] if repeats else Measured(None, None, None, None, None)
     values = [rate.value for rate in rates]
     scatter = estimate_independent(values)
-    noise = max(*noises, scatter.noise or 0.0 if scatter is not None else 0.0)
+    noise = max(math.hypot(*noises) / len(noises), scatter.noise or 0.0 if scatter is not None else 0.0)
     rate = Estimate(fmean(values), noise, sum(rate.num_values for rate in rates))
     return replace(repeats[0], throughput=rate)
 
@@ -140,7 +141,7 @@ def _answer(row: Climbed, figure: tuple[float, float], member: Member) -> str:
     """The answer to a figure that the rung could test."""
     found = row.over_first.ratio if row.rung.ratio else row.throughput
     if found is None or found.noise is None:
-        return f"not comparable: {row.over_first.because or 'no ratio'}"
+        return f"not comparable: {row.over_first.because}"
     least, most = figure
     if found.value >= _FAR_ABOVE * most > 0:
         return f"reached: {found.value / most:.3g} × the figure"

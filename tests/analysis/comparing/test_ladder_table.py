@@ -148,5 +148,8 @@ def test_repeats_give_one_speed_with_their_own_scatter() -> None:
     assert row.throughput.noise is not None
     assert row.throughput.noise > 100  # one run alone has ± 10
     assert (row.throughput.num_values, len(row.run_ids)) == (180, 3)
+    alike = climbed(trial(FIRST, 1100), *(trial(DDP, 7150, number) for number in range(4)))
+    assert alike.throughput is not None
+    assert alike.throughput.noise == pytest.approx(NOISE / 2)  # more runs make the ± smaller
     failed = climbed(trial(FIRST, 1100), trial(DDP, 7000), trial(DDP, None, 1, state="TIMEOUT"))
     assert failed.state == "TIMEOUT"
