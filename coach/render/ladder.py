@@ -25,8 +25,16 @@ from coach.render.text import (
 )
 
 HEADERS = (
-    *("RUNG", "RANKS", "SAMPLES/S ± (n)", "× FIRST", "× PREV", "EFF.", "STATED", "MEMORY"),
-    *("TO ACCURACY", "GPU-HOURS"),
+    "RUNG",
+    "RANKS",
+    "SAMPLES/S ± (n)",
+    "× FIRST",
+    "× PREV",
+    "EFF.",
+    "STATED",
+    "MEMORY",
+    "TO ACCURACY",
+    "GPU-HOURS",
 )
 
 

@@ -110,7 +110,7 @@ def _together(repeats: Sequence[Measured]) -> Measured:
         return repeats[0] if repeats else Measured(None, None, None, None, None)
     values = [rate.value for rate in rates]
     scatter = estimate_independent(values)
-    noise = max(math.hypot(*noises) / len(noises), scatter.noise or 0.0 if scatter is not None else 0.0)
+    noise = max(math.hypot(*noises) / len(noises), (scatter and scatter.noise) or 0.0)
     rate = Estimate(fmean(values), noise, sum(rate.num_values for rate in rates))
     return replace(repeats[0], throughput=rate)
 

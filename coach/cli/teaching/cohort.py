@@ -134,7 +134,7 @@ def _print_csv(cohort: Cohort) -> None:
     for person in cohort.people:
         best = {(run.is_drill, run.thing): person.best_of(run) for run in person.runs}
         cells = chain.from_iterable(_cells(best.get(key), is_drill=key[0]) for key in keys)
-        writer.writerow([csv_cell(person.user), *map(csv_cell, cells)])
+        writer.writerow(map(csv_cell, (person.user, *cells)))
     for line in out.getvalue().splitlines():
         print_line(line)
 

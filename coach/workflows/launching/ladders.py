@@ -20,9 +20,7 @@ from coach.launch.limits import check_limits
 from coach.launch.recipe import LADDERS, RANKS, WORLD_SIZE, Recipe, data_dir, recipe_of, resolve_parameters
 from coach.launch.sweep_values import MAX_RUNS
 from coach.model.errors import UserError
-from coach.model.launching.ladder import RUNG as RUNG
-from coach.model.launching.ladder import Ladder as Ladder
-from coach.model.launching.ladder import Rung
+from coach.model.launching.ladder import RUNG, Ladder, Rung
 from coach.model.launching.launch import LaunchRequest, Resources, Scalar
 from coach.model.toml_schema import (
     FIRST_VERSION,
@@ -105,12 +103,10 @@ def get_ladder(name: str, settings: Settings) -> Ladder:
 
 def ladder_with(recipe: str, settings: Settings) -> Ladder:
     """The first ladder with a rung of this recipe (its name in a launch). Raises UserError without one."""
-    ladders, problems = find_ladders(settings)
-    for ladder in ladders:
+    for ladder in find_ladders(settings)[0]:
         if any(rung.recipe == recipe for rung in ladder.rungs):
             return ladder
-    names = ", ".join(each.name for each in ladders)
-    raise problems[0] if problems else UserError(f"no ladder has {recipe} as a rung", f"ladders: {names}")
+    raise UserError(f"no ladder has {recipe} as a rung", "`coach ladder` lists them, and their mistakes")
 
 
 def request_of_ladder(ladder: Ladder, request: LaunchRequest) -> LaunchRequest:
@@ -129,11 +125,11 @@ def runs_of_ladder(
         int(parameters.convert(RANKS, said.pop(name), f"--set {name}")) if name in said else None
         for name in (WORLD_SIZE, REPEATS)
     )
-    named = str(said.pop(RUNG, ",".join(rung.name for rung in ladder.rungs))).split(",")
-    unknown = set(named) - {rung.name for rung in ladder.rungs}
-    if unknown:
-        hint = f"its rungs: {', '.join(rung.name for rung in ladder.rungs)}"
-        raise UserError(f"{ladder.name}: no such rung: {', '.join(sorted(unknown))}", hint)
+    names = ",".join(rung.name for rung in ladder.rungs)
+    named = str(said.pop(RUNG, names)).split(",")
+    for name in named:
+        if name not in names.split(","):
+            raise UserError(f"{ladder.name}: no such rung: {name}", f"its rungs: {names}")
     rungs: list[Rung] = []
     found: list[tuple[str, LaunchRequest]] = []
     for rung in ladder.rungs:
@@ -218,13 +214,12 @@ def _rung(file: TomlFile, name: str, table: Any, common: Mapping[str, Any], sett
         raise file.error(where, f"{where}: expected a name of letters, digits, _ and -")
     values = file.values(where, file.check(where, TABLE, table), RUNG_KEYS)
     recipe = _recipe(file, where, values["recipe"], settings)
-    common = {key: value for key, value in common.items() if key in recipe.parameters}
-    chosen = {**common, **values["set"]}
-    for place, said in (("set", common), (f"{where}.set", chosen)):
-        try:
-            resolve_parameters(recipe, said)
-        except UserError as error:
-            raise file.error(place, f"{place}: {error.message}", error.hint) from None
+    chosen = {key: value for key, value in common.items() if key in recipe.parameters} | values["set"]
+    try:
+        resolve_parameters(recipe, chosen)
+    except UserError as error:
+        place = f"{where}.set" if values["set"] else "set"
+        raise file.error(place, f"{place}: {error.message}", error.hint) from None
     if values["min_ranks"] is not None and values["min_ranks"] > (values["ranks"] or 0):
         raise file.error(f"{where}.min_ranks", f"{where}.min_ranks: expected at most its ranks")
     if values["ratio"] and values["samples_per_s"]:
