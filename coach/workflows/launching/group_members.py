@@ -23,10 +23,9 @@ from coach.launch.recipe import (
 from coach.launch.resources import Resolved, Site, resolve_resources
 from coach.launch.sweep_values import MAX_RUNS, combinations, names_several, words_of
 from coach.model.errors import UserError
-from coach.model.launching.ladder import RUNG, Ladder
 from coach.model.launching.launch import ARRAY_TASK, LaunchRequest, OwnKind, Plan, Resources, Scalar
 from coach.workflows.launching.defaults import locked_fields
-from coach.workflows.launching.ladders import runs_of_ladder
+from coach.workflows.launching.ladders import RUNG, Ladder, runs_of_ladder
 
 AT_ONCE = 4
 """Runs of a sweep that may be alive at the same time, unless the launch sets another number."""

@@ -20,7 +20,9 @@ from coach.launch.limits import check_limits
 from coach.launch.recipe import LADDERS, RANKS, WORLD_SIZE, Recipe, data_dir, recipe_of, resolve_parameters
 from coach.launch.sweep_values import MAX_RUNS
 from coach.model.errors import UserError
-from coach.model.launching.ladder import RUNG, Ladder, Rung
+from coach.model.launching.ladder import RUNG as RUNG
+from coach.model.launching.ladder import Ladder as Ladder
+from coach.model.launching.ladder import Rung
 from coach.model.launching.launch import LaunchRequest, Resources, Scalar
 from coach.model.toml_schema import (
     FIRST_VERSION,
@@ -125,11 +127,7 @@ def runs_of_ladder(
         int(parameters.convert(RANKS, said.pop(name), f"--set {name}")) if name in said else None
         for name in (WORLD_SIZE, REPEATS)
     )
-    names = ",".join(rung.name for rung in ladder.rungs)
-    named = str(said.pop(RUNG, names)).split(",")
-    for name in named:
-        if name not in names.split(","):
-            raise UserError(f"{ladder.name}: no such rung: {name}", f"its rungs: {names}")
+    named = _named_rungs(ladder, said.pop(RUNG, None))
     rungs: list[Rung] = []
     found: list[tuple[str, LaunchRequest]] = []
     for rung in ladder.rungs:
@@ -151,6 +149,16 @@ def runs_of_ladder(
     _refuse_unknown(said, [run for _, run in found])
     judged = replace(ladder, rungs=tuple(rungs))
     return [(name, replace(run, ladder=judged)) for name, run in found]
+
+
+def _named_rungs(ladder: Ladder, said: Scalar | None) -> list[str]:
+    """The names in the value of `rung`; all without one. Raises UserError for a name of no rung."""
+    names = [rung.name for rung in ladder.rungs]
+    named = names if said is None else str(said).split(",")
+    for name in named:
+        if name not in names:
+            raise UserError(f"{ladder.name}: no such rung: {name}", f"its rungs: {', '.join(names)}")
+    return named
 
 
 def _refuse_unknown(said: Mapping[str, Scalar], runs: Sequence[LaunchRequest]) -> None:

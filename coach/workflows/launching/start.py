@@ -31,7 +31,6 @@ from coach.node import share
 from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
 from coach.sources.machine.disk import why_not_kept
 from coach.sources.runs.local_process import identify, state_of
-from coach.sources.runs.run_files import read_run
 from coach.workflows.launching.prepare import OTHER_RUNS_ROOT
 from coach.workflows.launching.refusals import explained, keep_question
 from coach.workflows.readonly import refuse_if_readonly
@@ -237,7 +236,8 @@ def _begun_again(run: Run, checkpoint: str, torn: Iterable[str], io: Io) -> Iter
     }
     with contextlib.ExitStack() as undoing:
         with runs.locked(paths.run_dir / "resume"):
-            if read_run(io, paths.run_dir).attempts != run.attempts:
+            recorded = runs.read_json(paths.run_json).get("attempts") or []
+            if recorded[-1:] != [*run.attempts][-1:]:
                 raise UserError(f"{run.run_id}: it was resumed a moment ago")
             for path in (*ends, paths.run_json):
                 if path.exists():
