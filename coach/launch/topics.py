@@ -29,22 +29,22 @@ class Topic:
         return read_text(self.path, owner=None)
 
 
-def find_topics(data: Path | None = None) -> tuple[Topic, ...]:
+def find_topics() -> tuple[Topic, ...]:
     """All pages by name."""
-    paths = sorted(((data or data_dir()) / "recipes" / _FOLDER).glob("*.md"))
+    paths = sorted((data_dir() / "recipes" / _FOLDER).glob("*.md"))
     return tuple(Topic(path.stem, _title(path), path) for path in paths)
 
 
-def topic_of(word: str, data: Path | None = None) -> Topic | None:
+def topic_of(word: str) -> Topic | None:
     """The page with this name, in any case; None if there is none."""
     wanted = _folded(word)
-    return next((topic for topic in find_topics(data) if _folded(topic.name) == wanted), None)
+    return next((topic for topic in find_topics() if _folded(topic.name) == wanted), None)
 
 
-def near_topics(word: str, data: Path | None = None) -> list[str]:
+def near_topics(word: str) -> list[str]:
     """Names of pages that the person probably meant: first those with a similar spelling, then those with the
     word in their title."""
-    topics = find_topics(data)
+    topics = find_topics()
     by_folded = {_folded(topic.name): topic.name for topic in topics}
     alike = [by_folded[name] for name in get_close_matches(_folded(word), by_folded, 2, 0.7)]
     wanted = word.casefold()

@@ -40,6 +40,6 @@ def stands_in_one_place(burst: StackBurst, share: float) -> bool:
     return bool(burst.places) and burst.places[0][1] >= share * burst.num_samples
 
 
-def burst_evidence(bursts: Sequence[StackBurst], most: int = 4) -> tuple[Evidence, ...]:
-    """One line of evidence for each of the first `most` ranks: its activity and its source line."""
-    return tuple(Evidence(f"{burst.label}: {burst.words}") for burst in bursts[:most])
+def burst_evidence(bursts: Sequence[StackBurst]) -> tuple[Evidence, ...]:
+    """One line of evidence for each of the first four ranks: its activity and its source line."""
+    return tuple(Evidence(f"{burst.label}: {burst.words}") for burst in bursts[:4])

@@ -23,8 +23,8 @@ def curve_lines(
     starts_at_zero: bool = False,
     counted_by: str = "step",
 ) -> list[Line]:
-    """A curve in `width` × `height` cells, with the newest value in the title, and the range at the left edge.
-    `counted_by`: the word for the numbers of the points."""
+    """A curve in `width` × `height` cells, with the newest value in the title, and the range at the left
+    edge. `counted_by`: the word for the numbers of the points."""
     known = [(x, y) for x, y in points if y is not None]
     scale = scale_of([y for _, y in known], from_zero=starts_at_zero)
     rows: list[Line] = [_heading(title, known, width, unit, counted_by)]

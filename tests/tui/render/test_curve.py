@@ -49,8 +49,3 @@ def test_a_sparkline_shows_the_newest_values_and_gaps() -> None:
     assert sparkline([0, None, 100], 3, 0, 100) == "▁·█"
     assert sparkline([0, 0, 100], 2, 0, 100) == "▁█"
     assert sparkline([], 4, 0, 1) == "    "
-
-
-def test_a_note_stands_behind_the_newest_value() -> None:
-    rows = curve_lines("loss", [(1, 2.0), (2, 1.0)], 60, 6, note="thinned: one step of 4")
-    assert plain(rows[0]).startswith("─ loss 1  thinned: one step of 4 ──")
