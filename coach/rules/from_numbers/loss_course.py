@@ -207,8 +207,8 @@ def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]
     if course and not are_adversaries(snapshot):
         return _health_by(course, accuracies(snapshot, history))
     if _has_ended_well(snapshot):
-        newest = [history.steps(rank)[-1] for rank in history.ranks if snapshot.state is None]
-        if any((step.samples_per_s or step.step_time_s) and step.data_time_s is None for step in newest):
+        known = [newest_steady_steps(snapshot, history, rank, 200, 0).steps for rank in history.ranks]
+        if snapshot.state is None and not course and known and not any(known):
             return Verdict.UNKNOWN, "its log tells its speed, not its loss or its waits for data"
         return Verdict.HEALTHY, "it ended well, without an error in its log; its loss is not known"
     if course:

@@ -142,8 +142,8 @@ def record_of_line(
     text: str, part: str | None = None, meaning_of: _MeaningOf = _meaning_of, *, needs_loss: bool = True
 ) -> Mapping[str, float] | None:
     """Name → number of one line, with `step`, `epoch`, `time_s` and speeds (`printed_speeds.toml`) if the
-    line has them; None for a line without a loss, or without a speed if it `needs_loss` not. A line that counts within an epoch has `position` and
-    `length`, that of a progress bar also `is_bar`.
+    line has them; None for a line without a loss. A line that counts within an epoch has `position` and
+    `length`, that of a progress bar also `is_bar`. If no loss is needed, a line with a speed has a record too.
 
     If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts; of a time and of an evaluation,
     the average. `Generator loss` counts only if `generator` is the `part`. `meaning_of` may remember.
@@ -213,8 +213,7 @@ def _has_loss(record: Mapping[str, float]) -> bool:
 
 def _has_speed(record: Mapping[str, float]) -> bool:
     """True for the speed of a training step. One time without a counter may be about anything."""
-    num_speeds = len(SPEEDS & record.keys())
-    return "samples_per_s" in record or num_speeds > (0 if _COUNTERS & record.keys() else 1)
+    return "samples_per_s" in record or len((SPEEDS | _COUNTERS) & record.keys()) > 1
 
 
 def _value_of(found: re.Match[str], value: float, *, is_accuracy: bool) -> float:
@@ -320,7 +319,7 @@ class LineNumbers:
         self._evaluated: dict[str, float] = {}
 
     def records(self, lines: Iterable[str]) -> list[Mapping[str, float]]:
-        """The records of the lines that name a loss or a speed, without the repetitions of a redrawn progress bar."""
+        """The records of the lines that name a loss or a speed, without the repetitions of a redrawn bar."""
         found = map(self._record_of, lines)
         numbered = (self._numbered(dict(record)) for record in found if record is not None)
         return [record for record in numbered if record is not None]

@@ -110,7 +110,10 @@ def _kind_inside(directory: Path, names: re.Pattern[str], kind: Kind, path: str)
 
 
 def is_metrics(path: Path) -> bool:
-    """True if a file that a person names holds metrics, False if it is a log. `results.csv` is ultralytics'."""
+    """True if a file that a person names holds metrics, False if it is a log.
+
+    ultralytics writes `results.csv`.
+    """
     return kind_of(str(path)) is Kind.METRICS or path.name == "results.csv"
 
 

@@ -161,8 +161,8 @@ def _of_py_spy(lines: Sequence[str]) -> Pasted | None:
 
 
 def _processes(lines: Sequence[str]) -> dict[int, list[Frame]]:
-    """Pid → frames of its main thread, by name or number, else of its first thread, which py-spy prints first
-    because it is the oldest. Pid 0: a process whose line is cut off.
+    """Pid → frames of its main thread, by name or number, else of its first thread: py-spy prints the oldest
+    one first. Pid 0: a process whose line is cut off.
 
     Empty if a line belongs to another program. The last line may be cut off, and above a missing process also
     the first one.

@@ -93,10 +93,10 @@ def test_lightnings_csv_is_read_without_its_means_of_epochs() -> None:
 RESULTS = {
     # https://github.com/1527171/HandRaisingDetector-YOLO12n/blob/main/runs/detect/train/results.csv
     "ultralytics": """
-epoch,time,train/box_loss,train/cls_loss,train/dfl_loss,metrics/precision(B),metrics/recall(B),metrics/mAP50(B),\
-metrics/mAP50-95(B),val/box_loss,val/cls_loss,val/dfl_loss,lr/pg0,lr/pg1,lr/pg2
-1,38.7726,1.92084,2.57206,1.82703,0.27642,0.34082,0.22955,0.09727,1.85976,2.58241,1.84569,0.000662037,0.000662037,\
-0.000662037
+epoch,time,train/box_loss,train/cls_loss,train/dfl_loss,metrics/precision(B),metrics/recall(B),\
+metrics/mAP50(B),metrics/mAP50-95(B),val/box_loss,val/cls_loss,val/dfl_loss,lr/pg0,lr/pg1,lr/pg2
+1,38.7726,1.92084,2.57206,1.82703,0.27642,0.34082,0.22955,0.09727,1.85976,2.58241,1.84569,0.000662037,\
+0.000662037,0.000662037
 2,70.743,1.94633,2.41126,1.9055,0.2067,0.32355,0.17712,0.0635,1.97485,3.27414,1.95913,0.00131555,0.00131555,\
 0.00131555
 """,
