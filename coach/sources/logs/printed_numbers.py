@@ -143,7 +143,7 @@ def record_of_line(
 ) -> Mapping[str, float] | None:
     """Name → number of one line, with `step`, `epoch`, `time_s` and speeds (`printed_speeds.toml`) if the
     line has them; None for a line without a loss. A line that counts within an epoch has `position` and
-    `length`, that of a progress bar also `is_bar`. If no loss is needed, a line with a speed has a record too.
+    `length`, that of a progress bar also `is_bar`. If no loss is needed, a line with a speed counts too.
 
     If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts; of a time and of an evaluation,
     the average. `Generator loss` counts only if `generator` is the `part`. `meaning_of` may remember.
