@@ -179,15 +179,19 @@ def _processes(lines: Sequence[str]) -> dict[int, list[Frame]]:
                 processes[pid] = frames
         elif frame := _SPY_FRAME.match(line):
             frames.append(Frame(frame[1], _whole_path(frame[2]), int(frame[3]) if frame[3] else None))
-        elif (
-            line.startswith(_SPY_INDENT)
-            or _SPY_PYTHON.match(line)
-            or (number == len(lines) and _SPY_CUT.fullmatch(line))
-        ):
-            continue
-        elif number > 1 or any(map(_SPY_PROCESS.match, lines[1:2])):
+        elif not _is_of_py_spy(number, lines):
             return {}
     return {} if len(processes[0]) == 1 else processes
+
+
+def _is_of_py_spy(number: int, lines: Sequence[str]) -> bool:
+    """True for a line of an argument or of the Python, and for one that is cut off."""
+    line = lines[number - 1]
+    if line.startswith(_SPY_INDENT) or _SPY_PYTHON.match(line):
+        return True
+    if number == 1:
+        return not any(map(_SPY_PROCESS.match, lines[1:2]))
+    return number == len(lines) and _SPY_CUT.fullmatch(line) is not None
 
 
 def _whole_path(file: str) -> str:
