@@ -207,8 +207,7 @@ def health_of(snapshot: TargetSnapshot, history: History) -> tuple[Verdict, str]
     if course and not are_adversaries(snapshot):
         return _health_by(course, accuracies(snapshot, history))
     if _has_ended_well(snapshot):
-        known = [newest_steady_steps(snapshot, history, rank, 200, 0).steps for rank in history.ranks]
-        if snapshot.state is None and not course and known and not any(known):
+        if not course and _tells_only_speed(snapshot, history):
             return Verdict.UNKNOWN, "its log tells its speed, not its loss or its waits for data"
         return Verdict.HEALTHY, "it ended well, without an error in its log; its loss is not known"
     if course:
@@ -229,6 +228,12 @@ def _unjudged_waits(snapshot: TargetSnapshot, history: History) -> float:
         share = (steady if steady.steps else known).data_share
         return share if share >= _MUCH else 0.0
     return 0.0
+
+
+def _tells_only_speed(snapshot: TargetSnapshot, history: History) -> bool:
+    """True if a log, whose end only its words tell, has steps without known waits."""
+    known = [newest_steady_steps(snapshot, history, rank, 200, 0).steps for rank in history.ranks]
+    return snapshot.state is None and bool(known) and not any(known)
 
 
 def _doubt(course: Sequence[Point], snapshot: TargetSnapshot, history: History) -> str:

@@ -149,12 +149,12 @@ def record_of_line(
     the average. `Generator loss` counts only if `generator` is the `part`. `meaning_of` may remember.
     """
     text = text[:MAX_CHARS]
-    if needs_loss and "loss" not in text and "Loss" not in text and "LOSS" not in text:
+    if needs_loss and not _names_loss(text):
         return None
     text = _GLUED.sub(r"\1 \2", text)
     is_evaluation = _is_about_evaluation(text)
     record = _named_numbers(text, part, meaning_of, is_evaluation=is_evaluation)
-    if not _has_loss(record) and (needs_loss or is_evaluation or not _has_speed(record)):
+    if not _has_loss(record) and not (_has_speed(record) and not is_evaluation and not needs_loss):
         return None
     if is_evaluation:
         record = {
@@ -172,6 +172,10 @@ def record_of_line(
     if (time_s := parse_time_s(text)) is not None:
         record["time_s"] = time_s
     return record
+
+
+def _names_loss(text: str) -> bool:
+    return "loss" in text or "Loss" in text or "LOSS" in text
 
 
 def _named_numbers(
@@ -338,9 +342,11 @@ class LineNumbers:
         if found is not None:
             self._function = found[1]
             return found[0]
-        if self._part is None and self._function is None:
-            record = record_of_line(line, None, self._meaning_of, needs_loss=False)
-            self._has_speeds = self._has_speeds or record is not None
+        return self._with_speeds(line) if self._part is None and self._function is None else None
+
+    def _with_speeds(self, line: str) -> Mapping[str, float] | None:
+        record = record_of_line(line, None, self._meaning_of, needs_loss=False)
+        self._has_speeds = self._has_speeds or record is not None
         return record
 
     def _numbered(self, record: dict[str, float]) -> Mapping[str, float] | None:
