@@ -154,7 +154,8 @@ def record_of_line(
     text = _GLUED.sub(r"\1 \2", text)
     is_evaluation = _is_about_evaluation(text)
     record = _named_numbers(text, part, meaning_of, is_evaluation=is_evaluation)
-    if not _has_loss(record) and not (_has_speed(record) and not is_evaluation and not needs_loss):
+    is_step = _has_loss(record) if needs_loss or is_evaluation else _has_speed(record)
+    if not is_step:
         return None
     if is_evaluation:
         record = {
@@ -342,9 +343,11 @@ class LineNumbers:
         if found is not None:
             self._function = found[1]
             return found[0]
-        return self._with_speeds(line) if self._part is None and self._function is None else None
+        return self._with_speeds(line)
 
     def _with_speeds(self, line: str) -> Mapping[str, float] | None:
+        if self._part is not None or self._function is not None:
+            return None
         record = record_of_line(line, None, self._meaning_of, needs_loss=False)
         self._has_speeds = self._has_speeds or record is not None
         return record
