@@ -54,7 +54,7 @@ COMMANDS_BY_TASK = {
     "launch a training": {
         "recipes": "list the recipes, show one, copy one to change it",
         "launch": "launch a recipe, or your own script, batch file or command",
-        "ladder": "launch a ladder of recipes, and print its table beside a document's figures",
+        "ladder": "launch a ladder of recipes, and compare its rungs",
         "init": "propose a coach.toml for the trainings of this directory",
         "data": "list the data sets, fetch CIFAR-10",
         "run": "run a command beside the sampler, in a run directory",

@@ -58,4 +58,7 @@ def print_stacks(stacks: Stacks, form: str) -> None:
         "because": stacks.because,
         "folder": stacks.folder,
     }
-    print_json("ranks", [asdict(rank) for rank in stacks.ranks], more=more)
+    ranks = [asdict(rank) for rank in stacks.ranks]
+    for rank in ranks:
+        del rank["taken_s"]  # all were taken now
+    print_json("ranks", ranks, more=more)

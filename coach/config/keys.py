@@ -233,7 +233,7 @@ _SCREEN_KEYS = """
 open find findings trial parent fix explain copy compare mark cancel select hold release requeue timelimit
 resubmit resume shell attach stacks log all unfold filter sort reverse columns views stdout stderr both
 next_error previous_error wrap numbers proof pager gpus quantity scale answer next previous view where
-reservations history runs all_findings recipes new_launch drills cohort pane
+reservations history runs all_findings recipes ladder new_launch drills cohort pane
 zoom detail refresh theme doctor help palette leave quit go_to story_next story_previous
 """
 SCREEN_KEYS = tuple(_SCREEN_KEYS.split())

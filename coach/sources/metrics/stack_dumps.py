@@ -18,7 +18,8 @@ from coach.sources.values import Fields, text, whole
 _PROCESS = Fields(WorkerStack, ("state", "wait_channel", "cpu_pct"))
 _RANK = Fields(RankStack, ("rank", "world_size", "state", "wait_channel", "cpu_pct", "num_sockets"))
 PY_SPY_DUMP = re.compile(
-    r"[^/]*(?:py[-_]?spy[^/]*rank|rank(?=[-_]?\d+[-_.][^/]*py[-_]?spy))[-_]?(?P<rank>\d{1,6})(?!\d)[^/]*$",
+    r"(?:py[-_]?spy[^/]{0,60}rank|rank(?=[-_]?\d{1,6}[-_.][^/]{0,60}py[-_]?spy))[-_]?(?P<rank>\d{1,6})(?!\d)"
+    r"[^/]*$",
     re.IGNORECASE,
 )
 """Names of a file for the stacks of one rank: `pyspy_rank3.txt`, `rank_3.py-spy.log`."""

@@ -69,8 +69,8 @@ _NAMES = {
         r"|[0-9a-f]{32}/meta\.yaml|mlflow\.db(?:/\w+)?)$"
     ),
     Kind.DUMP: re.compile(
-        r"(?:^|/)(?:(?:[^/]*(?:trace_rank_?|fr_trace_|_dump_)|comm_traces/rank_)\d{1,6}$"
-        rf"|{PY_SPY_DUMP.pattern})"
+        r"(?:^|/)(?:[^/]*(?:trace_rank_?|fr_trace_|_dump_)|comm_traces/rank_)\d{1,6}$"
+        rf"|{PY_SPY_DUMP.pattern}"
     ),
     Kind.LOG: re.compile(r"\.(?:out|err|log|txt)$"),
 }

@@ -42,8 +42,8 @@ _NODE = "its node"
 _ONE_LOOK = "one look, so nothing is known of before and after"
 
 _SMI_GPU = re.compile(
-    r"^\| {1,4}(?P<gpu>\d{1,3})  (?P<name>\S.{0,60}?) +(?:On|Off|N/A) *"
-    r"\| *[0-9A-F]{1,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d ",
+    r"^\| {1,4}(?P<gpu>\d{1,3})  (?P<name>\S.{0,60}?) {1,40}(?:On|Off|N/A) {0,20}"
+    r"\| {0,20}[0-9A-F]{1,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d ",
     re.IGNORECASE,
 )
 _SMI_USE = re.compile(
@@ -56,7 +56,7 @@ _SMI_PROCESS = re.compile(r"^\| {1,5}\d{1,3} +(?:\S{1,4} +\S{1,4} +)?\d{1,10} +[
 _MEASURED = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(?:C|W|MiB|%)")
 
 _SPY_PROCESS = re.compile(r"^Process (\d{1,10}): ")
-_SPY_PYTHON = re.compile(r"^Python v\d+\.\d+\S* \(")
+_SPY_PYTHON = re.compile(r"^Python v\d{1,3}\.\d{1,3}\S{0,40} \(")
 _SPY_THREAD = re.compile(r'^Thread (\w{1,20})(?:/\w{1,20})? \([\w+ ]{1,20}\)(?:: "(.{0,200})")?$')
 _SPY_FRAME = re.compile(r"^    (\S.{0,200}?) \((.{1,300}?)(?::(\d{1,7}))?\)$")
 _SPY_INDENT = "    "

@@ -159,11 +159,13 @@ def dumps_of(folder: Path, num_ranks: int) -> list[Path]:
     return paths
 
 
+@pytest.mark.parametrize("limit", ["MAX_DUMPS", "MAX_BYTES"])
 def test_where_dumps_are_left_out_no_rank_is_known_to_have_written_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr("coach.sources.metrics.flight_recorder.MAX_DUMPS", 3)
     paths = dumps_of(tmp_path, 5)
+    most = 3 if limit == "MAX_DUMPS" else sum(path.stat().st_size for path in paths[:3])
+    monkeypatch.setattr(f"coach.sources.metrics.flight_recorder.{limit}", most)
     for files, members, num_left_out in ((paths[:3], (0, 1, 2), 0), (paths, (), 2)):
         (reading,) = FlightRecorderSource(SystemIo(os.environ), "17", lambda files=files: files).poll()
         assert isinstance(reading.payload, FlightRecords)
