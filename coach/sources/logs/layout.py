@@ -53,6 +53,8 @@ _OPEN = re.compile(
 )
 """The end of a line whose message may go on in the next line: an exception of Python or Julia, or an error of
 R. Nothing, or no end of a sentence, stands behind its colon."""
+_NAMES_ERROR = re.compile(rb"Error|Exception")
+"""A word of each such line, which is found faster."""
 _MAX_MESSAGE_LINES = 6
 _MIN_WRAPPED = 40
 _MAX_LINE_PREFIX = 80
@@ -120,6 +122,8 @@ def join_messages(data: bytes, is_end: bool) -> tuple[bytes, bytes]:
 
     Empty lines follow a joined line, so that later lines keep their numbers.
     """
+    if _NAMES_ERROR.search(data) is None:
+        return data, b""
     parts: list[bytes] = []
     place = 0
     data, num_added = (data + b"\n", 1) if is_end and not data.endswith(b"\n") else (data, 0)

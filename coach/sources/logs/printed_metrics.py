@@ -21,8 +21,9 @@ from coach.sources.logs.printed_numbers import (
     ANEW,
     FUNCTION_WORDS,
     LOSS_WORDS,
-    SPEED_WORDS,
+    SPEED_OR_LOSS_WORDS,
     LineNumbers,
+    may_have_speeds,
     training_loss_of,
 )
 from coach.sources.metrics.quantities import Course
@@ -183,9 +184,9 @@ class PrintedNumbers:
     def _named(self, lines: list[bytes]) -> list[bytes]:
         """The lines that may name a loss; as long as none is known, also those that may name a speed."""
         named: list[bytes] = []
-        is_open = not self.has_loss
+        words = SPEED_OR_LOSS_WORDS if not self.has_loss and may_have_speeds(lines) else LOSS_WORDS
         for line in lines:
-            if LOSS_WORDS.search(line) or (is_open and SPEED_WORDS.search(line)):
+            if words.search(line):
                 named += self._with_heading(line) if self._heading else (line,)
             elif (heading := _HEADING.fullmatch(line)) is not None:
                 self._heading, self._last_bar = heading[1], (0, 0)

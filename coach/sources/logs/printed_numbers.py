@@ -111,13 +111,15 @@ LOSS_WORDS = re.compile(rb"loss|Loss|LOSS")
 FUNCTION_WORDS = re.compile(
     rb"mse|MSE|Mse|bce|BCE|nll|NLL|xent|XENT|entropy|Entropy|CE|train[_ /.-](?:ce|mae|objective)"
 )
-SPEED_WORDS = re.compile(
-    rb"(?:[Dd]ata|[Ww]ait|[Ll]oad|[Rr]ead|[Ff]etch|[Ii]nput|[Ii]o|IO"
-    rb"|(?:[Ss]tep|[Ii]ter|[Bb]atch)[_ ](?:[Tt]ime|cost))"
+SPEED_OR_LOSS_WORDS = re.compile(
+    rb"loss|Loss|LOSS|(?:data|Data|wait|Wait|load|Load|read|Read|fetch|Fetch|input|Input|io|Io|IO"
+    rb"|(?:step|Step|iter|Iter|batch|Batch)[_ ](?:time|Time|cost))"
     rb"[A-Za-z_ ]{0,24}[\"']?[:=(\s]{1,4}\d{1,9}\.\d|SamplesPerSec=|throughput/samples_per_sec:"
 )
 """The last two are rates of DeepSpeed (`ThroughputTimer` in deepspeed/utils/timer.py) and Composer
 (composer/callbacks/speed_monitor.py)."""
+_WORDS_OF_SPEEDS = b"ata ait oad ead etch nput io Io IO ime cost amples".split()
+"""One of them stands in each such line."""
 _Meaning = tuple[str | None, tuple[str | None, str], str | None]
 """(name, speed, unit) of a number by the words before it."""
 _MeaningOf = Callable[[str, str | None], _Meaning]
@@ -125,6 +127,12 @@ _LEAST_FALL = 0.2
 """Share of its first value by which a loss must have changed to tell another run from another epoch."""
 _NEARLY_ALL = 0.9
 """Share of its length. A bar that came this far and then begins again counts the next epoch."""
+
+
+def may_have_speeds(lines: Iterable[bytes]) -> bool:
+    """False if only LOSS_WORDS can match one of the lines, which is found sooner."""
+    text = b"\n".join(lines)
+    return any(word in text for word in _WORDS_OF_SPEEDS)
 
 
 def _meaning_of(before: str, part: str | None) -> _Meaning:

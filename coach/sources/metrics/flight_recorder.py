@@ -68,11 +68,9 @@ class FlightRecorderSource:
 
     def poll(self) -> Iterable[Reading]:
         start_s, num_bad = self._io.now(), 0
-        newest = sorted(self._dated(), key=lambda each: each[1], reverse=True)
-        num_bytes = accumulate(min(size, MAX_DUMP_BYTES) for _, _, size in newest[:MAX_DUMPS])
-        newest_few = [each for each, so_far in zip(newest, num_bytes, strict=False) if so_far <= MAX_BYTES]
-        paths = sorted(path for path, _, _ in newest_few)
-        changed = [each for each in newest_few if self._known.get(each[0]) != each[1:]]
+        newest, num_left_out = self._newest()
+        paths = sorted(path for path, _, _ in newest)
+        changed = [each for each in newest if self._known.get(each[0]) != each[1:]]
         for path, written_s, size in changed[:_AT_ONCE]:
             self._known[path] = written_s, size
             try:
@@ -83,7 +81,7 @@ class FlightRecorderSource:
             self._records[path] = tuple(self._kept(record, written_s) for record in records or ())
             self._stacks[path] = stack
             num_bad += records is None and stack is None
-        num_left_out, is_caught_up = len(newest) - len(paths), len(changed) <= _AT_ONCE
+        is_caught_up = len(changed) <= _AT_ONCE
         # Each look asks the file system about every dump.
         self.interval_s = INTERVAL_S * (1 + len(paths) // _AT_ONCE if is_caught_up else 1)
         found = tuple(self._of_one_stop(paths, is_whole=is_caught_up and not num_left_out))
@@ -91,6 +89,13 @@ class FlightRecorderSource:
         stacks = tuple(stack for path in paths if (stack := self._stacks.get(path)) is not None)
         payload = FlightRecords(self._target, found, num_left_out, stacks)
         yield Reading(self.name, now_s, now_s - start_s, payload, None, self._target, num_bad, is_caught_up)
+
+    def _newest(self) -> tuple[list[tuple[Path, float, int]], int]:
+        """The dumps to read, and the number of those that are left out."""
+        dated = sorted(self._dated(), key=lambda each: each[1], reverse=True)
+        num_bytes = accumulate(min(size, MAX_DUMP_BYTES) for _, _, size in dated[:MAX_DUMPS])
+        newest = [each for each, so_far in zip(dated, num_bytes, strict=False) if so_far <= MAX_BYTES]
+        return newest, len(dated) - len(newest)
 
     def _dated(self) -> Iterator[tuple[Path, float, int]]:
         """The dumps, the time of the last change of each, and its size in bytes."""
