@@ -55,10 +55,15 @@ def cast_the_rest(model: torch.nn.Module) -> None:
     """Give the statistics of batch norm and the inputs the type to which the engine has cast the parameters.
 
     DeepSpeed 0.19 leaves both in fp32, also with `bf16: enabled`, and an operation takes one type only.
+    Tokens are numbers of rows and keep their type.
     """
     dtype = next(model.parameters()).dtype
     model.to(dtype)
-    model.register_forward_pre_hook(lambda _, inputs: tuple(each.to(dtype) for each in inputs))
+
+    def cast(_: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return tuple(each.to(dtype) if each.is_floating_point() else each for each in inputs)
+
+    model.register_forward_pre_hook(cast)
 
 
 class EngineCheckpoints(Checkpoints):
