@@ -4,9 +4,9 @@
 #   benchmarks/on_a_gpu.sh [FILE]            the answers are added to FILE, by default on_a_gpu.txt
 #   SMALL=1 benchmarks/on_a_gpu.sh [FILE]    the same questions at small size, to try the script on CPUs
 #
-# A line is `DEVICE <tab> question <tab> answer`. PYTHON names an interpreter with torch, torchvision and coach's
-# own requirements, by default .venv/bin/python. A question that fails or takes too long has a line that says so,
-# and the next one follows. The runs lie in a folder of their own, which is removed at the end.
+# A line is `DEVICE <tab> question <tab> answer`. PYTHON names an interpreter with torch, torchvision and
+# coach's own requirements, by default .venv/bin/python. A question that fails or takes too long has a line that
+# says so, and the next one follows. The runs lie in a folder of their own, which is removed at the end.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 FILE=${1:-on_a_gpu.txt}
@@ -16,7 +16,8 @@ COACH_HOME=$(mktemp -d)
 export COACH_HOME COACH_AS_ROOT=1 PYTHONUNBUFFERED=1
 trap 'kill $(jobs -p) 2> /dev/null; rm -rf "$COACH_HOME"' EXIT
 DEVICE=$("$PYTHON" -c 'import torch
-print(torch.cuda.get_device_name() if torch.cuda.is_available() else "CPUs", "torch", torch.__version__)') || exit 2
+name = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPUs"
+print(name, "torch", torch.__version__)') || exit 2
 
 answer() { # QUESTION: each line of standard input is an answer
   while IFS= read -r line; do
